@@ -1,0 +1,37 @@
+"""What differs between databases, behind one interface.
+
+`engine("default")` answers with the `Engine` of that connection's vendor. Application code states *what* must happen together
+(`operations`); how many statements and transactions that takes is the engine's business.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from pikku_storage.db.base import Engine
+
+_ENGINES = {
+    "sqlite": "pikku_storage.db.sqlite.SqliteEngine",
+    "postgresql": "pikku_storage.db.postgresql.PostgresqlEngine",
+}
+_made: dict[str, tuple[str, Engine]] = {}
+
+
+def engine(using: str) -> Engine:
+    """The engine of the database alias `using`. Raises `ImproperlyConfigured` for a vendor without one."""
+    vendor = connections[using].vendor
+    made = _made.get(using)
+    if made is None or made[0] != vendor:
+        if vendor not in _ENGINES:
+            raise ImproperlyConfigured(
+                f"DATABASES[{using!r}]: Pikku Storage has no engine for {vendor!r}; it runs on {', '.join(sorted(_ENGINES))}."
+            )
+        module, _, name = _ENGINES[vendor].rpartition(".")
+        made = _made[using] = (vendor, getattr(import_module(module), name)(using))
+    return made[1]
+
+
+__all__ = ["Engine", "engine"]

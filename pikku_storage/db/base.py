@@ -1,0 +1,66 @@
+"""The interface of an engine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connections, models, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from pikku_storage.db.clock import Clock
+from pikku_storage.db.operations import Operation
+
+
+class Engine(ABC):
+    """One per database alias. Stateless but for its clock, so threads share it."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+        self.clock = Clock(self.server_time)
+
+    @property
+    def connection(self) -> BaseDatabaseWrapper:
+        """The calling thread's connection."""
+        return connections[self.using]
+
+    def now(self) -> datetime:
+        """The server's time in UTC, cut to milliseconds. Every due time and lease is written and compared with it."""
+        return self.clock.now()
+
+    def server_time(self) -> datetime | None:
+        """The server's time, asked for; `None` where the server is this machine."""
+        return None
+
+    def release(self) -> None:
+        """Give the thread's connection back to its pool, if it has one and no transaction is open: user code is about to run."""
+        connection = self.connection
+        if connection.settings_dict.get("OPTIONS", {}).get("pool") and not connection.in_atomic_block:
+            connection.close()
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """Lets an `IntegrityError` be caught: a savepoint inside a transaction, nothing (and no round trip) outside of one."""
+        return transaction.atomic(using=self.using) if self.connection.in_atomic_block else nullcontext()
+
+    @abstractmethod
+    def apply(self, first: Operation, *rest: Operation) -> tuple[int, ...]:
+        """Do the operations as one, in order; the `rest` only if `first` matched. Answers with the number of rows each one touched.
+
+        All zeros mean that `first` matched nothing and nothing was written. On engines with transactions either all of it is
+        written or none.
+        """
+
+    @abstractmethod
+    def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
+        """Set one literal key of the JSON object in `field` to `value`, and `updated_at`, in one statement.
+
+        Concurrent writers of different keys never lose each other. Answers with the number of rows touched.
+        """
+
+
+def utc(moment: datetime) -> datetime:
+    """`moment` in UTC, cut to milliseconds, as MongoDB would store it."""
+    moment = moment.astimezone(UTC)
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)

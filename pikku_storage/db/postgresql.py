@@ -1,0 +1,83 @@
+"""PostgreSQL."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import models
+from psycopg.types.json import Jsonb
+
+from pikku_storage.db.base import utc
+from pikku_storage.db.operations import Guard, Insert, Operation
+from pikku_storage.db.sql import SqlEngine, column_of, field_of, prepare, table_of
+
+
+class PostgresqlEngine(SqlEngine):
+    """Operations that belong together travel as one statement: a chain of data-modifying CTEs, one round trip, one commit."""
+
+    def __init__(self, using: str) -> None:
+        super().__init__(using)
+        self._inserts: dict[tuple[type[models.Model], tuple[str, ...]], str] = {}
+
+    def server_time(self) -> datetime:
+        """See `Engine.server_time`."""
+        with self.connection.cursor() as cursor:
+            cursor.execute("SELECT clock_timestamp()")
+            row = cursor.fetchone()
+        assert row is not None
+        return utc(row[0])
+
+    def apply(self, first: Operation, *rest: Operation) -> tuple[int, ...]:
+        """See `Engine.apply`."""
+        if not rest:
+            return super().apply(first)
+        texts: list[str] = []
+        parameters: list[Any] = []
+        for index, operation in enumerate((first, *rest)):
+            text, values = self._link(operation, first_of_chain=index == 0)
+            texts.append(f"op{index} AS ({text})")
+            parameters += values
+        counts = ", ".join(f"(SELECT count(*) FROM op{index})" for index in range(len(texts)))
+        with self.connection.cursor() as cursor:
+            cursor.execute(f"WITH {', '.join(texts)} SELECT {counts}", parameters)
+            row = cursor.fetchone()
+        assert row is not None
+        return tuple(row)
+
+    def _link(self, operation: Operation, *, first_of_chain: bool) -> tuple[str, list[Any]]:
+        """One CTE. Every later one looks at the first, which alone decides."""
+        if isinstance(operation, Insert) and not first_of_chain:
+            names = tuple(operation.values)
+            parameters = prepare(self.connection, operation.model, operation.values.items())
+            return f"{self._insert_from(operation.model, names, 'op0')} RETURNING 1", parameters
+        text, parameters = self.statement(operation)
+        if isinstance(operation, Guard):
+            return text, parameters
+        return f"{text}{'' if first_of_chain else ' AND EXISTS (SELECT 1 FROM op0)'} RETURNING 1", parameters
+
+    def _insert_from(self, model: type[models.Model], names: tuple[str, ...], source: str) -> str:
+        shape = (model, names)
+        if shape not in self._inserts:
+            columns = ", ".join(column_of(model, name) for name in names)
+            marks = ", ".join(self._typed_mark(field_of(model, name)) for name in names)
+            self._inserts[shape] = f"INSERT INTO {table_of(model)} ({columns}) SELECT {marks} FROM {source}"
+        return self._inserts[shape]
+
+    def _typed_mark(self, field: models.Field[Any, Any]) -> str:
+        # In a SELECT list a parameter without a type (NULL) would become text. Text itself needs no cast, and must not have one:
+        # a cast to varchar(n) truncates silently, where the assignment refuses.
+        db_type = field.db_type(self.connection)
+        return "%s" if db_type is None or db_type.startswith("varchar") else f"%s::{db_type}"
+
+    def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
+        """See `Engine.merge_json_key`."""
+        column, primary_key = column_of(model, field), model._meta.pk.attname
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                f"UPDATE {table_of(model)} "  # noqa: S608 - names of ours
+                f"SET {column} = COALESCE({column}, '{{}}'::jsonb) || jsonb_build_object(%s::text, %s), "
+                f"{column_of(model, 'updated_at')} = %s WHERE {column_of(model, primary_key)} = %s",
+                [key, Jsonb(value), *prepare(self.connection, model, [("updated_at", at), (primary_key, pk)])],
+            )
+            return int(cursor.rowcount)

@@ -1,0 +1,50 @@
+"""Identifiers: random ones for rows, derived ones where the same input must give the same row."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+
+INVOCATION_NAMESPACE = uuid.UUID("70696b6b-7500-5770-9f6c-6f77000a0001")
+"""Namespace of invocation ids (contract services.md §1.2)."""
+
+_DERIVED_NAMESPACE = uuid.uuid5(INVOCATION_NAMESPACE, "django-pikku-storage")
+_TICK_NS = 245
+_lock = threading.Lock()
+_last_stamp = 0
+
+
+def invocation_id(run_id: str, step_name: str) -> str:
+    """The id of a step's work: the same for every attempt, different for every step and run (contract services.md §1.2)."""
+    return str(uuid.uuid5(INVOCATION_NAMESPACE, f"{run_id}:{step_name}"))
+
+
+def new_id() -> str:
+    """A new UUID (version 7) as lower-case text.
+
+    Ids of one process sort in the order they were made: rows that share a millisecond still list in order, and new keys land at the end
+    of an index instead of all over it.
+    """
+    global _last_stamp
+    with _lock:
+        # 12 bits divide a millisecond into ticks of 245 ns (RFC 9562 §6.2, method 3); no tick is given out twice.
+        _last_stamp = stamp = max(_last_stamp + 1, time.time_ns() // _TICK_NS)
+    milliseconds, nanoseconds = divmod(stamp * _TICK_NS, 1_000_000)
+    bits = (milliseconds & ((1 << 48) - 1)) << 80
+    bits |= 0x7 << 76
+    bits |= nanoseconds // _TICK_NS << 64
+    bits |= 0b10 << 62
+    bits |= int.from_bytes(os.urandom(8), "big") >> 2
+    return str(uuid.UUID(int=bits))
+
+
+def derived_id(*parts: str) -> str:
+    """A UUID (version 5) made from `parts`; writing a row with a derived id twice is the same row."""
+    return str(uuid.uuid5(_DERIVED_NAMESPACE, "\x1f".join(parts)))
+
+
+def new_token() -> str:
+    """A random token that names one claim, pass or wake-up; compared for equality only."""
+    return uuid.uuid4().hex

@@ -1,0 +1,62 @@
+"""System checks of the workflows app."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings as django_settings
+from django.core import checks
+from django.db import connections, router
+from django.utils.module_loading import import_string
+
+from pikku_storage.conf import KEYS, settings
+
+
+@checks.register("pikku")
+def check_settings(
+    *, app_configs: Sequence[AppConfig] | None = None, **options: Any
+) -> list[checks.CheckMessage]:
+    """`pikku.E001` unknown key, `pikku.E002` a value that cannot be used, `pikku.E003` no such dispatcher."""
+    found: list[checks.CheckMessage] = []
+    given = getattr(django_settings, "PIKKU_STORAGE", {})
+    for key in sorted(set(given) - KEYS):
+        hint = f"The keys are {', '.join(sorted(KEYS))}."
+        found.append(checks.Error(f"PIKKU_STORAGE has the unknown key {key!r}.", hint=hint, id="pikku.E001"))
+    for key in sorted(KEYS):
+        try:
+            getattr(settings, key)
+        except (TypeError, ValueError) as error:
+            found.append(
+                checks.Error(
+                    f"PIKKU_STORAGE[{key!r}] cannot be used: {error}",
+                    hint="See docs/reference/settings.md.",
+                    id="pikku.E002",
+                )
+            )
+    try:
+        if settings.DISPATCHER is not None:
+            import_string(settings.DISPATCHER)
+    except (ImportError, TypeError, AttributeError) as error:
+        hint = "Name a class with a send(messages) method, or None to run every workflow inline."
+        found.append(checks.Error(f"PIKKU_STORAGE['DISPATCHER']: {error}", hint=hint, id="pikku.E003"))
+    return found
+
+
+@checks.register("pikku")
+def check_sqlite(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
+    """`pikku.W001`: SQLite whose transactions can fail at once instead of waiting for the other writer."""
+    from pikku_storage.workflows.models import WorkflowRun
+
+    connection = connections[router.db_for_write(WorkflowRun)]
+    options_given = connection.settings_dict.get("OPTIONS", {})
+    if connection.vendor != "sqlite" or options_given.get("transaction_mode") in {"IMMEDIATE", "EXCLUSIVE"}:
+        return []
+    return [
+        checks.Warning(
+            "SQLite is used with deferred transactions: with several workers some will fail with 'database is locked'.",
+            hint='Set OPTIONS = {"transaction_mode": "IMMEDIATE", "timeout": 30, "init_command": "PRAGMA journal_mode=WAL"}.',
+            id="pikku.W001",
+        )
+    ]

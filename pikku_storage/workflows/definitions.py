@@ -1,0 +1,272 @@
+"""`@workflow` and `@function`: plain Python functions that the engine can run durably."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from pikku_storage.durations import Duration, to_milliseconds
+from pikku_storage.exceptions import WorkflowInputError, WorkflowRegistrationError
+from pikku_storage.workflows.registry import registry
+from pikku_storage.workflows.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from pikku_storage.workflows.flow import Flow
+    from pikku_storage.workflows.handle import WorkflowRunHandle
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NAME_LENGTH = 255
+_ANY_KEYWORD = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_KEYWORD}
+
+
+class _Definition(Generic[P, R]):
+    """What functions and workflows share: a name, the Python function, and how data becomes its keyword arguments."""
+
+    kind = "function"
+    skipped_parameters = 0
+
+    def __init__(self, func: Callable[..., Any], name: str | None) -> None:
+        if not inspect.isfunction(func):
+            raise WorkflowRegistrationError(f"@{self.kind} takes a plain function, not {func!r}")
+        self.func = func
+        self.name = func.__name__ if name is None else name
+        if not isinstance(self.name, str) or not 0 < len(self.name) <= NAME_LENGTH:
+            raise WorkflowRegistrationError(f"{self.name!r} is no name: a text of 1 to {NAME_LENGTH} characters")
+        self.signature = inspect.signature(func)
+        self._parameters = list(self.signature.parameters.values())[self.skipped_parameters :]
+        for parameter in self._parameters:
+            if parameter.kind not in _ANY_KEYWORD:
+                raise WorkflowRegistrationError(
+                    f"{self.source_place}: the parameter {parameter} cannot be passed by keyword, which is how data reaches it"
+                )
+        update_wrapper(self, func)
+
+    @cached_property
+    def source_place(self) -> str:
+        """Where the function stands: module, qualified name and line."""
+        return f"{self.func.__module__}.{self.func.__qualname__} (line {self.func.__code__.co_firstlineno})"
+
+    def check(self, data: Mapping[str, Any]) -> None:
+        """Raise `WorkflowInputError` unless `data` fits the parameters."""
+        names = {parameter.name for parameter in self._parameters if parameter.kind is not parameter.VAR_KEYWORD}
+        open_ended = len(names) < len(self._parameters)
+        missing = [
+            parameter.name
+            for parameter in self._parameters
+            if parameter.name in names and parameter.default is parameter.empty and parameter.name not in data
+        ]
+        surplus = [] if open_ended else [name for name in data if name not in names]
+        problems = [
+            f"{label} {', '.join(repr(name) for name in found)}"
+            for label, found in (("missing", missing), ("unexpected", surplus))
+            if found
+        ]
+        if problems:
+            raise WorkflowInputError(
+                f"The data of {self.kind} {self.name!r} does not fit {self.name}{self._signature_text()}: "
+                + "; ".join(problems)
+            )
+
+    def _signature_text(self) -> str:
+        return f"({', '.join(str(parameter) for parameter in self._parameters)})"
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}>"
+
+
+class FunctionDefinition(_Definition[P, R]):
+    """A step function. Calling it calls the Python function, so it stays easy to test."""
+
+    def __init__(
+        self,
+        func: Callable[P, R],
+        *,
+        name: str | None = None,
+        retries: int | None = None,
+        retry_delay: Duration | None = None,
+        timeout: Duration | None = None,
+        queued: bool = False,
+        queue: str | None = None,
+    ) -> None:
+        super().__init__(func, name)
+        self.policy = _policy(self.source_place, retries, retry_delay)
+        self.timeout_ms = None if timeout is None else _milliseconds(self.source_place, timeout)
+        self.queued = queued or queue is not None
+        self.queue = queue
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the Python function, outside of any run."""
+        result: R = self.func(*args, **kwargs)
+        return result
+
+
+class WorkflowDefinition(_Definition[P, Any]):
+    """A workflow: `start` queues a run of it, `run` carries one out here and now."""
+
+    kind = "workflow"
+    skipped_parameters = 1
+
+    def __init__(self, body: Callable[Concatenate[Flow, P], Any], *, name: str | None = None) -> None:
+        super().__init__(body, name)
+        if inspect.iscoroutinefunction(body):
+            raise WorkflowRegistrationError(
+                f"{self.source_place}: a workflow's body is a plain def; its step functions may be async def"
+            )
+        if not self.signature.parameters:
+            raise WorkflowRegistrationError(f"{self.source_place}: a workflow's first parameter is the flow")
+
+    def start(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        owner: Any = None,
+        idempotency_key: str | None = None,
+        trigger: str = "code",
+        using: str | None = None,
+    ) -> WorkflowRunHandle:
+        """Store a run and hand it to the workers; answers at once. `data` becomes the body's keyword arguments.
+
+        `owner` is a user, or any id as text. A second start with the same `idempotency_key` answers with the first one's run. A broker
+        that is down loses nothing: the relay sends the message later. Raises `WorkflowInputError` or `PayloadError` before anything
+        is stored.
+        """
+        return self._service(using).start_workflow(
+            self.name, {} if data is None else data, owner=owner, idempotency_key=idempotency_key, trigger=trigger
+        )
+
+    def run(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        owner: Any = None,
+        idempotency_key: str | None = None,
+        trigger: str = "code",
+        using: str | None = None,
+    ) -> WorkflowRunHandle:
+        """Carry out a run in this process, to its end; needs no broker and no worker. Sleeps and retry delays are really waited for.
+
+        Answers with the handle also when the run failed; `handle.result()` raises then.
+        """
+        return self._service(using).run_inline(
+            self.name, {} if data is None else data, owner=owner, idempotency_key=idempotency_key, trigger=trigger
+        )
+
+    def _service(self, using: str | None) -> Any:
+        # Models exist only once the apps are ready, and definitions are imported before.
+        from pikku_storage.workflows.service import WorkflowService
+
+        return WorkflowService(using=using)
+
+    @cached_property
+    def source(self) -> str:
+        """The body's source text; empty where there is none (a REPL)."""
+        try:
+            return textwrap.dedent(inspect.getsource(self.func))
+        except (OSError, TypeError):
+            return ""
+
+    @cached_property
+    def graph_hash(self) -> str:
+        """The version: a hash of what the body does. Comments, layout and docstrings do not change it."""
+        return hashlib.sha256(f"{self.name}\n{self._normal_form()}".encode()).hexdigest()[:32]
+
+    def _normal_form(self) -> str:
+        try:
+            tree = ast.parse(self.source)
+        except SyntaxError:
+            tree = ast.Module([], [])
+        if not tree.body or not isinstance(tree.body[0], ast.FunctionDef):
+            return self.func.__code__.co_code.hex()
+        body = tree.body[0]
+        if ast.get_docstring(body) is not None:
+            body.body = body.body[1:]
+        body.decorator_list = []
+        return ast.unparse(body)
+
+    @property
+    def graph(self) -> dict[str, Any]:
+        """What a stored version keeps of the definition."""
+        return {"name": self.name, "parameters": self._signature_text(), "source": self.source}
+
+
+def _policy(place: str, retries: int | None, retry_delay: Duration | None) -> RetryPolicy:
+    try:
+        return RetryPolicy.of(retries, retry_delay)
+    except ValueError as error:
+        raise WorkflowRegistrationError(f"{place}: {error}") from None
+
+
+def _milliseconds(place: str, duration: Duration) -> int:
+    try:
+        return to_milliseconds(duration)
+    except ValueError as error:
+        raise WorkflowRegistrationError(f"{place}: {error}") from None
+
+
+@overload
+def function(func: Callable[P, R], /) -> FunctionDefinition[P, R]: ...
+
+
+@overload
+def function(
+    *,
+    name: str | None = None,
+    retries: int | None = None,
+    retry_delay: Duration | None = None,
+    timeout: Duration | None = None,
+    queued: bool = False,
+    queue: str | None = None,
+) -> Callable[[Callable[P, R]], FunctionDefinition[P, R]]: ...
+
+
+def function(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a `def` or `async def` a step function.
+
+    * `name`: what messages and rows call it; the Python name by default.
+    * `retries`: extra attempts after a failure, 5 by default; `retry_delay`: a duration, or `"exponential"` (the default: 1 s, doubling to
+      10 min).
+    * `timeout`: a duration after which an attempt fails with `STEP_TIMEOUT`.
+    * `queued`: give each step its own message, so that any worker takes it; `queue` names the broker queue and implies `queued`.
+      Otherwise a step runs where its run runs.
+
+    Raises `WorkflowRegistrationError`.
+    """
+    if func is None:
+        return lambda decorated: _register_function(decorated, options)
+    return _register_function(func, {})
+
+
+def _register_function(func: Callable[..., Any], options: dict[str, Any]) -> FunctionDefinition[Any, Any]:
+    definition = FunctionDefinition(func, **options)
+    registry.add_function(definition)
+    return definition
+
+
+@overload
+def workflow(body: Callable[Concatenate[Flow, P], Any], /) -> WorkflowDefinition[P]: ...
+
+
+@overload
+def workflow(*, name: str | None = None) -> Callable[[Callable[Concatenate[Flow, P], Any]], WorkflowDefinition[P]]: ...
+
+
+def workflow(body: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+    """Make a `def` whose first parameter is the flow a workflow; the other parameters are its input.
+
+    The body runs from the top each time the run is taken up, with recorded steps answering at once; so whatever it does besides calling
+    steps must not depend on time, chance or the outside. Raises `WorkflowRegistrationError`.
+    """
+
+    def register(decorated: Callable[..., Any]) -> WorkflowDefinition[Any]:
+        definition: WorkflowDefinition[Any] = WorkflowDefinition(decorated, name=name)
+        registry.add_workflow(definition)
+        return definition
+
+    return register if body is None else register(body)

@@ -1,0 +1,67 @@
+"""Sending messages. A message is a hint that makes things faster than the relay would; losing one costs time only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from django.utils.module_loading import import_string
+from kombu.exceptions import OperationalError
+
+from pikku_storage.conf import settings
+from pikku_storage.exceptions import WorkflowDispatchException
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """`step_name` is `None` for "look at this run". `countdown` is in seconds. `using` is `None` for the default database."""
+
+    run_id: str
+    step_name: str | None = None
+    queue: str | None = None
+    countdown: float | None = None
+    using: str | None = None
+
+
+class Dispatcher(Protocol):
+    """What sends messages; `PIKKU_STORAGE["DISPATCHER"]` names the class."""
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """Hand the messages to the broker, or raise `WorkflowDispatchException`."""
+
+
+class CeleryDispatcher:
+    """Sends through the project's Celery app."""
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """See `Dispatcher.send`; one connection for all."""
+        from pikku_storage.workflows import tasks
+
+        try:
+            with tasks.orchestrate.app.producer_or_acquire() as producer:
+                for message in messages:
+                    options = {
+                        "producer": producer,
+                        "queue": message.queue or settings.QUEUE,
+                        "countdown": message.countdown,
+                        "kwargs": {} if message.using is None else {"using": message.using},
+                    }
+                    if message.step_name is None:
+                        tasks.orchestrate.apply_async((message.run_id,), **options)
+                    else:
+                        tasks.execute_step.apply_async((message.run_id, message.step_name), **options)
+        except (OperationalError, OSError) as error:
+            raise WorkflowDispatchException(f"The broker took no message: {error}") from error
+
+
+@lru_cache(maxsize=8)
+def _made(path: str) -> Dispatcher:
+    made: Dispatcher = import_string(path)()
+    return made
+
+
+def dispatcher() -> Dispatcher | None:
+    """The configured dispatcher; `None` where every workflow runs inline."""
+    return None if settings.DISPATCHER is None else _made(settings.DISPATCHER)

@@ -1,0 +1,1 @@
+"""How runs are carried out: attempts, passes and the relay (engine.md of the design)."""

@@ -1,0 +1,109 @@
+"""One attempt of a step: call the function under a lease, write the outcome, say what follows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pikku_storage.ids import invocation_id
+from pikku_storage.workflows.context import StepContext
+from pikku_storage.workflows.engine.calls import Outcome, call
+from pikku_storage.workflows.engine.leases import keep
+from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.querysets import Claim
+from pikku_storage.workflows.records import Run, StepState
+from pikku_storage.workflows.retry import RetryPolicy
+from pikku_storage.workflows.statuses import StepStatus
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a step calls. `rpc_name` is `None` for a plain callable, which only the body knows."""
+
+    func: Callable[..., Any]
+    rpc_name: str | None
+    timeout_ms: int | None
+
+
+def attempt_step(
+    runtime: Runtime, run: Run, step: StepState, claim: Claim, target: Target, *, wakes: bool = False
+) -> StepState | None:
+    """Carry out the claimed attempt of `step`; answers with the step as it is afterwards, or `None` if the outcome came too late.
+
+    A failed step whose `due_at` is set has attempts left, and that is when the next one is due. `wakes`: a settled step wakes its run.
+    """
+    context = StepContext(
+        run_id=run.id,
+        step_id=step.step_id,
+        step_name=step.step_name,
+        invocation_id=invocation_id(run.id, step.step_name),
+        from_invocation_id=None if step.from_step_name is None else invocation_id(run.id, step.from_step_name),
+        attempt=step.attempt_count,
+        owner_id=run.owner_id,
+    )
+    runtime.engine.release()
+    with keep(lambda: runtime.steps.renew(step.step_id, claim.token, until=runtime.lease_end(runtime.now()))):
+        outcome = call(target.func, step.data or {}, context, target.timeout_ms)
+    after = settle_attempt(runtime, step, outcome, token=claim.token, wakes=wakes)
+    if after is None:
+        logger.warning(
+            "Attempt %s of step %s of run %s ended too late; its outcome is dropped (%s)",
+            step.attempt_count,
+            step.step_name,
+            run.id,
+            "failed" if outcome.error else "succeeded",
+        )
+    return after
+
+
+def settle_attempt(
+    runtime: Runtime,
+    step: StepState,
+    outcome: Outcome,
+    *,
+    token: str | None,
+    wakes: bool,
+    seen_due: datetime | None = None,
+) -> StepState | None:
+    """Write the outcome of the attempt that `token` holds; `None` if that is not the live one any more."""
+    at = runtime.now()
+    retry_at = None
+    if outcome.error is not None and step.has_attempts_left and not outcome.is_final:
+        retry_at = at + RetryPolicy(step.retries, step.retry_delay).delay_after(step.attempt_count)
+    wake = runtime.runs.wake_up(step.run_id, at) if wakes and retry_at is None else None
+    fence: dict[str, Any] = {"at": at, "attempt": step.attempt_count, "token": token, "wake": wake}
+    if outcome.error is None:
+        won = runtime.steps.succeed(step.step_id, outcome.result, **fence)
+    else:
+        won = runtime.steps.fail(step.step_id, outcome.error, retry_at=retry_at, seen_due=seen_due, **fence)
+    if not won:
+        return None
+    return replace(
+        step,
+        status=(StepStatus.SUCCEEDED if outcome.error is None else StepStatus.FAILED).value,
+        result=outcome.result,
+        error=outcome.error,
+        due_at=retry_at,
+        claim_token=None,
+        updated_at=at,
+    )
+
+
+def claimed(step: StepState, claim: Claim, attempt: int) -> StepState:
+    """The step as it is once `claim` has taken that attempt."""
+    return replace(
+        step,
+        status=StepStatus.RUNNING.value,
+        attempt_count=attempt,
+        claim_token=claim.token,
+        claimed_by=claim.worker,
+        due_at=claim.until,
+        result=None,
+        error=None,
+        updated_at=claim.at,
+    )

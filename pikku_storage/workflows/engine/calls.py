@@ -1,0 +1,121 @@
+"""Calling a step function: sync or async, with a time limit, whatever it does."""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NoReturn
+
+from asgiref.sync import async_to_sync
+from django.db import connections
+
+from pikku_storage.exceptions import FinalError, PassLostError, PayloadError, StepTimeoutError, WorkflowInputError
+from pikku_storage.json import Json, to_json
+from pikku_storage.workflows.context import StepContext, running_step
+from pikku_storage.workflows.errors import describe_error
+
+_FINAL = (FinalError, PayloadError, WorkflowInputError)
+_CAN_INTERRUPT = hasattr(signal, "setitimer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an attempt came to: a result, or an error; `is_final` if trying again would not help."""
+
+    result: Json = None
+    error: dict[str, Json] | None = None
+    is_final: bool = False
+
+
+def call(func: Callable[..., Any], data: dict[str, Json], context: StepContext, timeout_ms: int | None) -> Outcome:
+    """Run a step function with `data` as its keyword arguments; whatever it raises becomes the outcome.
+
+    Only the end of the whole process passes through: `KeyboardInterrupt`, and a worker's own subclasses of `SystemExit`.
+    """
+    token = running_step.set(context)
+    try:
+        value = _limited(lambda: _plain_call(func, data), timeout_ms)
+        return Outcome(result=to_json(value, root="$result"))
+    except (KeyboardInterrupt, PassLostError):
+        raise
+    except BaseException as error:
+        # A worker that is told to stop raises a subclass; a plain one is user code that called sys.exit().
+        if isinstance(error, SystemExit) and type(error) is not SystemExit:
+            raise
+        return Outcome(error=describe_error(error), is_final=isinstance(error, _FINAL))
+    finally:
+        running_step.reset(token)
+
+
+def _plain_call(func: Callable[..., Any], data: dict[str, Json]) -> Any:
+    if inspect.iscoroutinefunction(func):
+        return async_to_sync(func)(**data)
+    value = func(**data)
+    if inspect.isawaitable(value):
+        return async_to_sync(_awaited)(value)
+    return value
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _limited(work: Callable[[], Any], timeout_ms: int | None) -> Any:
+    if timeout_ms is None:
+        return work()
+    if _CAN_INTERRUPT and threading.current_thread() is threading.main_thread():
+        with _alarm(timeout_ms):
+            return work()
+    return _in_thread(work, timeout_ms)
+
+
+def _timed_out(timeout_ms: int) -> StepTimeoutError:
+    return StepTimeoutError(f"The step ran longer than its timeout of {timeout_ms} ms")
+
+
+@contextmanager
+def _alarm(timeout_ms: int) -> Iterator[None]:
+    """Interrupt the main thread, also inside a blocking call."""
+
+    def ring(signum: int, frame: FrameType | None) -> NoReturn:
+        raise _timed_out(timeout_ms)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    # Again each second, for a function that swallows the first one.
+    signal.setitimer(signal.ITIMER_REAL, timeout_ms / 1000, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _in_thread(work: Callable[[], Any], timeout_ms: int) -> Any:
+    """Elsewhere than in the main thread nothing can be interrupted: the attempt ends at the limit, and what the function does
+    afterwards is ignored."""
+    ended: list[tuple[bool, Any]] = []
+    context = contextvars.copy_context()
+
+    def body() -> None:
+        try:
+            ended.append((True, context.run(work)))
+        except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+            ended.append((False, error))
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=body, name="pikku-step", daemon=True)
+    thread.start()
+    thread.join(timeout_ms / 1000)
+    if not ended:
+        raise _timed_out(timeout_ms)
+    succeeded, value = ended[0]
+    if succeeded:
+        return value
+    raise value

@@ -1,0 +1,143 @@
+"""A pass: one worker inside a run (engine.md §2)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pikku_storage.exceptions import (
+    PassLostError,
+    PikkuMissingMetaError,
+    RPCNotFoundError,
+    WorkflowAsyncException,
+    WorkflowNotFoundError,
+)
+from pikku_storage.ids import new_token
+from pikku_storage.json import Json, to_json
+from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.engine.backoff import delay_of
+from pikku_storage.workflows.engine.leases import keep
+from pikku_storage.workflows.engine.replay import Replay
+from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, WORKFLOW_NOT_FOUND, coded_error, describe_error
+from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.records import Run
+from pikku_storage.workflows.registry import registry
+from pikku_storage.workflows.statuses import RunStatus
+
+_FIRST_POLL = 0.01
+_LONGEST_POLL = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    status: RunStatus
+    output: Json = None
+    error: Json = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waits:
+    """`error` makes the run suspended."""
+
+    error: Json = None
+
+
+def drive(runtime: Runtime, run_id: str, *, token: str | None = None, inline: bool = False) -> None:
+    """Carry a run on as far as it goes; return at once if another worker is inside, which sees every wake-up.
+
+    `token` is the pass the caller is inside already (a run created that way). Raises `PikkuMissingMetaError` for a run of a workflow that
+    is not registered, after suspending it, and `WorkflowDispatchException` if steps could not be dispatched, after leaving properly.
+    """
+    if token is None:
+        token = new_token()
+        if not _enter(runtime, run_id, token):
+            return
+    poll = _FIRST_POLL
+    while True:
+        run = runtime.read_run(run_id)
+        if run is None or run.is_terminal:
+            return
+        with keep(lambda: runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now()))):
+            try:
+                replay, outcome = _pass(runtime, run, token, inline=inline)
+            except PassLostError:
+                return
+        if not _write(runtime, run, token, replay, outcome):
+            # Woken meanwhile: go round again. Or lost to another worker, or cancelled: nothing more to do here.
+            if not runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now())):
+                return
+        elif isinstance(outcome, _Ended) or outcome.error is not None or not inline:
+            return
+        else:
+            # Inline, and somebody else has a step of this run.
+            time.sleep(poll)
+            poll = min(poll * 1.6, _LONGEST_POLL)
+            if not _enter(runtime, run_id, token):
+                return
+
+
+def _enter(runtime: Runtime, run_id: str, token: str) -> bool:
+    at = runtime.now()
+    return runtime.runs.enter(run_id, token, worker=runtime.worker, at=at, until=runtime.lease_end(at))
+
+
+def _pass(runtime: Runtime, run: Run, token: str, *, inline: bool) -> tuple[Replay, _Ended | _Waits]:
+    steps = runtime.read_steps(run.id)
+    replay = Replay(runtime, run, steps, token=token, inline=inline)
+    try:
+        definition = registry.workflow(run.workflow)
+    except WorkflowNotFoundError as error:
+        return replay, _Waits(error=coded_error(WORKFLOW_NOT_FOUND, str(error)))
+    return replay, _run_body(definition, replay)
+
+
+def _run_body(definition: WorkflowDefinition[...], replay: Replay) -> _Ended | _Waits:
+    try:
+        output = definition.func(Flow(replay), **(replay.run.input or {}))
+        if replay.is_waiting:
+            # The body swallowed the exception that was to take it out.
+            return _Waits()
+        output = to_json(output, root="$output")
+        replay.flush_state()
+    except WorkflowAsyncException:
+        return _Waits()
+    except RPCNotFoundError as error:
+        return _Waits(error=coded_error(RPC_NOT_FOUND, str(error)))
+    except (KeyboardInterrupt, PassLostError):
+        raise
+    except BaseException as error:
+        if isinstance(error, SystemExit) and type(error) is not SystemExit:
+            raise
+        return _Ended(status=RunStatus.FAILED, error=describe_error(error))
+    return _Ended(status=RunStatus.COMPLETED, output=output)
+
+
+def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Ended | _Waits) -> bool:
+    """End the pass; `False` if the run was woken meanwhile, and must be gone through again, or is lost."""
+    at = runtime.now()
+    if isinstance(outcome, _Ended):
+        runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error)
+        return True
+    if outcome.error is None:
+        left = runtime.runs.leave(run.id, token, seen_wake=run.wake_token, at=at, due_at=runtime.stalled_end(at))
+    else:
+        # What is missing may be deployed at any time, so the relay looks again, less and less often.
+        left = runtime.runs.leave(
+            run.id,
+            token,
+            seen_wake=run.wake_token,
+            at=at,
+            due_at=at + delay_of(run.redrives or 0),
+            suspended_for=outcome.error,
+            redrives=(run.redrives or 0) + 1,
+        )
+    if not left:
+        return False
+    if outcome.error is not None and outcome.error["code"] == WORKFLOW_NOT_FOUND:
+        raise PikkuMissingMetaError(run.workflow)
+    if replay.wait_until is not None and not replay.inline:
+        runtime.hint(runtime.message(run.id, delay=replay.wait_until - at))
+    if replay.dispatch_error is not None:
+        raise replay.dispatch_error
+    return True

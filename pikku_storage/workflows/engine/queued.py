@@ -1,0 +1,121 @@
+"""Carrying out a step that came as a message of its own."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from pikku_storage.exceptions import (
+    RPCNotFoundError,
+    StepNotFoundError,
+    WorkflowStepFunctionMismatchError,
+)
+from pikku_storage.workflows.engine.attempts import attempt_step, claimed
+from pikku_storage.workflows.engine.backoff import delay_of
+from pikku_storage.workflows.engine.passes import drive
+from pikku_storage.workflows.engine.replay import target_of
+from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, coded_error
+from pikku_storage.workflows.querysets import Claim
+from pikku_storage.workflows.records import StepState
+from pikku_storage.workflows.registry import registry
+from pikku_storage.workflows.statuses import RunStatus, StepStatus
+
+logger = logging.getLogger(__name__)
+
+CLAIMABLE = frozenset({StepStatus.PENDING, StepStatus.SCHEDULED, StepStatus.FAILED})
+
+
+def claim_step(
+    runtime: Runtime, run_id: str, step_name: str, rpc_name: str | None = None
+) -> tuple[StepState, Claim] | None:
+    """Take a step for this worker, or `None` if there is nothing to do (contract services.md §1.5).
+
+    Raises `StepNotFoundError`, and `WorkflowStepFunctionMismatchError` if the message names another function than the row.
+    """
+    step = runtime.read_step(run_id, step_name)
+    if step is None:
+        raise StepNotFoundError(run_id, step_name)
+    if rpc_name is not None and rpc_name != step.rpc_name:
+        raise WorkflowStepFunctionMismatchError(step_name, step.rpc_name, rpc_name)
+    return claim_seen(runtime, step)
+
+
+def claim_seen(runtime: Runtime, step: StepState) -> tuple[StepState, Claim] | None:
+    """Take the step if it still is as it was read."""
+    if step.status not in CLAIMABLE or (step.status == StepStatus.FAILED and not step.has_attempts_left):
+        return None
+    claim = runtime.claim()
+    attempt = runtime.steps.claim(step.step_id, claim, seen_status=step.status, seen_attempt=step.attempt_count)
+    return None if attempt is None else (claimed(step, claim, attempt), claim)
+
+
+def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | None = None) -> None:
+    """Claim and carry out a queued step, then the run if that was what it waited for.
+
+    Six statements beside what the run itself needs: read step, read run, claim (step and history), outcome (step, history and, for a
+    step on its own, the run's wake-up). A message is only a hint, so what it says is read again; that is what the two reads are for.
+    A duplicate costs the reads.
+    """
+    step = runtime.read_step(run_id, step_name)
+    run = runtime.read_run(run_id)
+    if step is None or run is None:
+        logger.info("Step %s of run %s is gone; its message is dropped", step_name, run_id)
+        return
+    if rpc_name is not None and rpc_name != step.rpc_name:
+        raise WorkflowStepFunctionMismatchError(step_name, step.rpc_name, rpc_name)
+    if run.is_terminal or step.is_settled or step.rpc_name is None:
+        return
+    if step.status == StepStatus.FAILED and step.due_at is not None and step.due_at > runtime.now():
+        # An early or old message; the retry has a time of its own.
+        return
+    try:
+        target = target_of(registry.function(step.rpc_name))
+    except RPCNotFoundError as error:
+        _suspend(runtime, step, error)
+        return
+    taken = claim_seen(runtime, step)
+    if taken is None:
+        return
+    step, claim = taken
+    after = attempt_step(runtime, run, step, claim, target, wakes=step.group is None)
+    if after is not None:
+        follow(runtime, after)
+
+
+def follow(runtime: Runtime, step: StepState, *, drives: bool = True) -> None:
+    """What comes after an attempt of a queued step: its retry's message, or the run, if nothing else is open.
+
+    Whoever finishes a step of a fan-out asks whether any of its group is still unsettled. Two may both find none and wake the run twice,
+    but none can miss it, and there is no counter to get wrong.
+    """
+    if not step.is_settled:
+        if step.due_at is not None:
+            delay: timedelta = step.due_at - runtime.now()
+            runtime.hint(runtime.message(step.run_id, step.step_name, queue=step.queue, delay=delay))
+        return
+    if step.group is not None:
+        group = runtime.steps.filter(run_id=step.run_id, group=step.group, due_at__isnull=False)
+        if group.exists() or not runtime.runs.wake(step.run_id, at=runtime.now()):
+            return
+    if drives:
+        # Another trip through the broker would only cost time: this worker is free.
+        drive(runtime, step.run_id)
+    else:
+        runtime.hint(runtime.message(step.run_id))
+
+
+def _suspend(runtime: Runtime, step: StepState, error: RPCNotFoundError) -> None:
+    """The run waits, visibly; the step stays as it is, and the relay tries it again, less and less often."""
+    logger.warning("Run %s waits for a missing function: %s", step.run_id, error)
+    at = runtime.now()
+    redrives = (step.redrives or 0) + 1
+    runtime.steps.postpone(step.step_id, seen=step.due_at, due_at=at + delay_of(redrives), redrives=redrives)
+    runtime.runs.set_status(
+        step.run_id,
+        RunStatus.SUSPENDED,
+        at=at,
+        output=None,
+        error=coded_error(RPC_NOT_FOUND, str(error)),
+        due_at=at + delay_of(redrives),
+    )

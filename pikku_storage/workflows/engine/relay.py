@@ -1,0 +1,141 @@
+"""The relay: finds what is due and sees to it, so that no lost message, worker or broker costs more than time (engine.md §1).
+
+Any number of relays may run at once: to act on a row a relay first moves its due time on by compare-and-swap, and one wins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.db import DatabaseError
+
+from pikku_storage.workflows.engine.attempts import settle_attempt
+from pikku_storage.workflows.engine.backoff import delay_of
+from pikku_storage.workflows.engine.calls import Outcome
+from pikku_storage.workflows.engine.queued import follow
+from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.errors import WORKER_LOST, coded_error
+from pikku_storage.workflows.records import StepState
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+
+
+def relay_steps(runtime: Runtime, *, limit: int = BATCH) -> list[str]:
+    """See to the steps that are due, oldest first; answers with the ids of the runs that were driven on."""
+    now = runtime.now()
+    rows = (
+        runtime.steps.filter(due_at__lte=now)
+        .order_by("due_at")
+        .values(*StepState.COLUMNS, "run__status")[:limit]
+    )
+    woken: dict[str, None] = {}
+    for row in rows:
+        run_status = row.pop("run__status")
+        step = StepState.from_row(row)
+        if _safely(step.run_id, lambda step=step, status=run_status: _see_to_step(runtime, step, status, now, woken)):
+            woken[step.run_id] = None
+    return list(woken)
+
+
+def relay_runs(runtime: Runtime, *, limit: int = BATCH) -> list[str]:
+    """See to the runs that are due, oldest first; answers with the ids of those that were driven on."""
+    now = runtime.now()
+    rows = (
+        runtime.runs.filter(due_at__lte=now)
+        .order_by("due_at")
+        .values("id", "status", "due_at", "redrives", "pass_token")[:limit]
+    )
+    return [row["id"] for row in rows if _safely(row["id"], lambda row=row: _see_to_run(runtime, row, now))]
+
+
+def _safely(run_id: str, action: Callable[[], bool]) -> bool:
+    """One bad row must not keep the others from being seen to."""
+    try:
+        return action()
+    except DatabaseError:
+        raise
+    except Exception:
+        logger.exception("The relay could not drive run %s on", run_id)
+        return False
+
+
+def _see_to_step(
+    runtime: Runtime, step: StepState, run_status: str, now: datetime, woken: dict[str, None]
+) -> bool:
+    is_over = run_status in TERMINAL_RUN_STATUSES
+    if step.status == StepStatus.RUNNING:
+        return _reclaim(runtime, step, is_over=is_over)
+    if is_over:
+        runtime.steps.settle_idle(step.run_id)
+        return False
+    if step.is_sleep:
+        at = runtime.now()
+        if runtime.steps.succeed(step.step_id, None, at=at, wake=runtime.runs.wake_up(step.run_id, at)):
+            runtime.hint(runtime.message(step.run_id))
+            return True
+        return False
+    redrives = (step.redrives or 0) + 1
+    if not runtime.steps.postpone(
+        step.step_id, seen=step.due_at, due_at=now + delay_of(redrives - 1), redrives=redrives
+    ):
+        return False
+    if step.queue is not None:
+        runtime.hint(runtime.message(step.run_id, step.step_name, queue=step.queue))
+    elif step.run_id not in woken and runtime.runs.wake(step.run_id, at=now):
+        # The step is carried out inside its run. The wake-up is seen to here, so the run itself is not due now.
+        _postpone_run(runtime, step.run_id, seen=now, now=now, redrives=0)
+        runtime.hint(runtime.message(step.run_id))
+    return True
+
+
+def _reclaim(runtime: Runtime, step: StepState, *, is_over: bool) -> bool:
+    """The lease ran out: the attempt ends as lost, and the retry policy says what is next."""
+    error = coded_error(
+        WORKER_LOST, f"The worker {step.claimed_by or '(unknown)'} stopped renewing its lease; the attempt is lost"
+    )
+    outcome = Outcome(error=error, is_final=is_over)
+    after = settle_attempt(
+        runtime,
+        step,
+        outcome,
+        token=step.claim_token,
+        wakes=not is_over and step.group is None,
+        seen_due=step.due_at,
+    )
+    if after is None or is_over:
+        return False
+    logger.warning("Attempt %s of step %s of run %s: %s", step.attempt_count, step.step_name, step.run_id, error["message"])
+    if step.queue is None and not after.is_settled:
+        # Its next attempt belongs to a pass, which may be as dead as the attempt; the step's own due time brings the next one.
+        runtime.hint(runtime.message(step.run_id, delay=None if after.due_at is None else after.due_at - runtime.now()))
+        return True
+    follow(runtime, after, drives=False)
+    return True
+
+
+def _see_to_run(runtime: Runtime, row: dict[str, Any], now: datetime) -> bool:
+    run_id = row["id"]
+    is_check = row["redrives"] is None and row["pass_token"] is None and row["status"] == RunStatus.RUNNING
+    if is_check and _is_looked_after(runtime, run_id, now):
+        runtime.runs.postpone(run_id, seen=row["due_at"], due_at=runtime.stalled_end(now), redrives=None)
+        return False
+    if not _postpone_run(runtime, run_id, seen=row["due_at"], now=now, redrives=row["redrives"] or 0):
+        return False
+    runtime.hint(runtime.message(run_id))
+    return True
+
+
+def _is_looked_after(runtime: Runtime, run_id: str, now: datetime) -> bool:
+    """Whether a step of the run is under way, and has a due time of its own that will bring it up."""
+    under_way = [StepStatus.SCHEDULED, StepStatus.RUNNING]
+    return runtime.steps.filter(run_id=run_id, status__in=under_way, due_at__gt=now).exists()
+
+
+def _postpone_run(runtime: Runtime, run_id: str, *, seen: datetime, now: datetime, redrives: int) -> bool:
+    return runtime.runs.postpone(run_id, seen=seen, due_at=now + delay_of(redrives), redrives=redrives + 1)

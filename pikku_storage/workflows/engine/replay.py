@@ -1,0 +1,320 @@
+"""One pass through a workflow's body: recorded steps answer, new ones are begun, and the body leaves where it must wait."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from django.db import IntegrityError
+
+from pikku_storage.conf import settings
+from pikku_storage.exceptions import (
+    PassLostError,
+    WorkflowAsyncException,
+    WorkflowDispatchException,
+    WorkflowStepFailedError,
+    WorkflowStepFunctionMismatchError,
+    WorkflowStepNameNotString,
+)
+from pikku_storage.ids import invocation_id
+from pikku_storage.json import Json
+from pikku_storage.workflows.definitions import NAME_LENGTH, FunctionDefinition
+from pikku_storage.workflows.engine.attempts import Target, attempt_step, claimed
+from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.querysets import NewStep
+from pikku_storage.workflows.records import Run, StepState
+from pikku_storage.workflows.retry import RetryPolicy
+from pikku_storage.workflows.statuses import RunStatus, StepStatus
+
+COMPENSATION_SUFFIX = ":onError"
+_LONGEST_BASE_NAME = NAME_LENGTH - 32
+"""Leaves room for `#n`, `[i]` and the compensation's suffix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A step that the body reached, with its name in this run."""
+
+    name: str
+    target: Target
+    data: Json
+    policy: RetryPolicy
+    queue: str | None = None
+    group: str | None = None
+    on_error: FunctionDefinition[..., object] | None = None
+
+
+class Replay:
+    """The state of one pass. `inline`: the caller's process carries everything out, nothing goes through the broker."""
+
+    def __init__(self, runtime: Runtime, run: Run, steps: Iterable[StepState], *, token: str, inline: bool) -> None:
+        self.runtime = runtime
+        self.run = run
+        self.inline = inline
+        self.is_waiting = False
+        self.wait_until: datetime | None = None
+        self.dispatch_error: WorkflowDispatchException | None = None
+        self.state_writes: dict[str, Json] = {}
+        self._steps = {step.step_name: step for step in steps}
+        self._fence = {"pass_token": token, "status": RunStatus.RUNNING.value}
+        self._used: set[str] = set()
+        self._repeats: Counter[str] = Counter()
+        self._from: str | None = None
+
+    # -- names -------------------------------------------------------------------------------------------------------------------------
+
+    def next_name(self, base: object) -> str:
+        """The name of this reach of `base`: bare the first time, `base#1` the second (contract services.md §1.3)."""
+        if not isinstance(base, str) or not 0 < len(base) <= _LONGEST_BASE_NAME:
+            raise WorkflowStepNameNotString(f"A step's name is a text of 1 to {_LONGEST_BASE_NAME} characters, not {base!r}")
+        name = base
+        # A body may itself use "a#1" as a name: then the second "a" is "a#2".
+        while name in self._used:
+            self._repeats[base] += 1
+            name = f"{base}#{self._repeats[base]}"
+        self._used.add(name)
+        return name
+
+    # -- calls -------------------------------------------------------------------------------------------------------------------------
+
+    def settle(self, calls: Sequence[Call]) -> list[Json]:
+        """The results of these steps, in order. Begins what is new, waits for what is not settled, raises the first failure."""
+        if not calls:
+            return []
+        for call in calls:
+            recorded = self._steps.get(call.name)
+            if recorded is not None and recorded.rpc_name != call.target.rpc_name:
+                raise WorkflowStepFunctionMismatchError(call.name, recorded.rpc_name, call.target.rpc_name)
+        self._reach(all(call.name in self._steps for call in calls))
+        self._dispatch([call for call in calls if self._is_queued(call)])
+        for call in calls:
+            if not self._is_queued(call):
+                self._run_here(call)
+        self._from = calls[-1].name
+        if self.is_waiting:
+            raise WorkflowAsyncException
+        for call in calls:
+            self._compensate(call)
+        return [self._result(call) for call in calls]
+
+    def _is_queued(self, call: Call) -> bool:
+        # A step stays where it was first put: a run may be started inline and be carried on by a worker, or the other way round.
+        recorded = self._steps.get(call.name)
+        return not self.inline and (call.queue if recorded is None else recorded.queue) is not None
+
+    def _result(self, call: Call) -> Json:
+        step = self._steps[call.name]
+        if step.status == StepStatus.FAILED:
+            raise WorkflowStepFailedError(call.name, step.error)
+        return step.result
+
+    def _compensate(self, call: Call) -> None:
+        step = self._steps[call.name]
+        if call.on_error is None or step.status != StepStatus.FAILED:
+            return
+        error = {key: value for key, value in (step.error or {}).items() if key != "stack"}
+        policy = call.on_error.policy
+        compensation = Call(
+            name=f"{call.name}{COMPENSATION_SUFFIX}",
+            target=target_of(call.on_error),
+            data={"error": error, "input": step.data, "invocation_id": invocation_id(self.run.id, call.name)},
+            policy=RetryPolicy(0 if policy.retries is None else policy.retries, policy.delay),
+            queue=None,
+        )
+        try:
+            self.settle([compensation])
+        except WorkflowStepFailedError:
+            # Recorded as its own failed step. The body is told about the step it asked for, which is the cause.
+            return
+
+    def _dispatch(self, calls: Sequence[Call]) -> None:
+        """Hand steps to their queues: rows first, then messages, then a note that they are with the broker."""
+        if not calls:
+            return
+        at = self.runtime.now()
+        due_at = self.runtime.patience_end(at)
+        new = [self._new_step(call) for call in calls if call.name not in self._steps]
+        if new:
+            try:
+                self.runtime.steps.add_many(new, at=at, due_at=due_at)
+            except IntegrityError:
+                raise PassLostError from None
+            self._steps.update((step.step_name, _pending(step, at, due_at)) for step in new)
+        pending = [self._steps[call.name] for call in calls if self._steps[call.name].status == StepStatus.PENDING]
+        if pending:
+            try:
+                self.runtime.send(
+                    [self.runtime.message(self.run.id, step.step_name, queue=step.queue) for step in pending]
+                )
+            except WorkflowDispatchException as error:
+                self.dispatch_error = error
+            else:
+                self.runtime.steps.schedule([step.step_id for step in pending], at=self.runtime.now(), due_at=due_at)
+        if any(not self._steps[call.name].is_settled for call in calls):
+            self.is_waiting = True
+
+    def _run_here(self, call: Call) -> None:
+        """Carry a step out in this pass, until it is settled or must wait."""
+        step = self._steps.get(call.name)
+        while step is None or not step.is_settled:
+            if step is not None and step.status == StepStatus.RUNNING:
+                return self._wait()
+            if step is not None and step.due_at is not None and step.status == StepStatus.FAILED:
+                if not self._wait_until(step.due_at):
+                    return None
+            claim = self.runtime.claim()
+            if step is None:
+                new = self._new_step(call)
+                try:
+                    started = self.runtime.steps.start(new, claim, inside=self._fence)
+                except IntegrityError:
+                    started = False
+                if not started:
+                    raise PassLostError
+                step = claimed(_pending(new, claim.at, None), claim, 1)
+            else:
+                attempt = self.runtime.steps.claim(
+                    step.step_id,
+                    claim,
+                    seen_status=step.status,
+                    seen_attempt=step.attempt_count,
+                )
+                if attempt is None:
+                    return self._wait()
+                step = claimed(step, claim, attempt)
+            after = attempt_step(self.runtime, self.run, step, claim, call.target)
+            if after is None:
+                raise PassLostError
+            self._steps[call.name] = step = after
+        return None
+
+    def _new_step(self, call: Call) -> NewStep:
+        return NewStep(
+            run_id=self.run.id,
+            step_name=call.name,
+            rpc_name=call.target.rpc_name,
+            data=call.data,
+            max_attempts=call.policy.max_attempts,
+            retries=call.policy.retries,
+            retry_delay=call.policy.delay,
+            from_step_name=self._from,
+            queue=call.queue,
+            group=call.group,
+        )
+
+    # -- waiting -----------------------------------------------------------------------------------------------------------------------
+
+    def sleep(self, name: str, milliseconds: int) -> None:
+        """A delay as a row with a wake-up time."""
+        step = self._steps.get(name)
+        self._reach(step is not None)
+        if step is None:
+            at = self.runtime.now()
+            new = NewStep(
+                run_id=self.run.id,
+                step_name=name,
+                rpc_name=None,
+                data={"duration": milliseconds},
+                max_attempts=1,
+                retries=0,
+                from_step_name=self._from,
+            )
+            due_at = at + timedelta(milliseconds=milliseconds)
+            try:
+                added = self.runtime.steps.add(
+                    new, at=at, due_at=due_at, status=StepStatus.SCHEDULED, inside=self._fence
+                )
+            except IntegrityError:
+                added = False
+            if not added:
+                raise PassLostError
+            step = self._steps[name] = _pending(new, at, due_at)
+        self._from = name
+        if step.status == StepStatus.SUCCEEDED:
+            return
+        if step.due_at is not None and not self._wait_until(step.due_at):
+            raise WorkflowAsyncException
+        # The relay may have been faster; either way the delay is over.
+        self.runtime.steps.succeed(step.step_id, None, at=self.runtime.now())
+
+    def _wait_until(self, moment: datetime) -> bool:
+        """Whether the time has come. Inline it is waited for here; in a worker the body leaves and is woken."""
+        remaining = (moment - self.runtime.now()).total_seconds()
+        if remaining <= 0:
+            return True
+        if not self.inline:
+            self._wait(until=moment)
+            return False
+        self.runtime.engine.release()
+        time.sleep(remaining)
+        return True
+
+    def _wait(self, *, until: datetime | None = None) -> None:
+        self.is_waiting = True
+        if until is not None and (self.wait_until is None or until < self.wait_until):
+            self.wait_until = until
+
+    def queue_of(self, function: FunctionDefinition[..., object], *, in_group: bool) -> str | None:
+        """The queue of the function's own message; `None` if its step runs here. Items of a fan-out always spread over the workers."""
+        if self.inline or not (function.queued or in_group):
+            return None
+        return function.queue or settings.QUEUE
+
+    # -- state -------------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def stored_state(self) -> dict[str, Json]:
+        """The run's state as it was when this pass first asked."""
+        return self.runtime.read_state(self.run.id)
+
+    def flush_state(self) -> None:
+        """Write the state keys set since the last step; each key merges in the database."""
+        for key, value in self.state_writes.items():
+            self.runtime.runs.merge_state(self.run.id, key, value, at=self.runtime.now())
+        self.state_writes.clear()
+
+    def _reach(self, recorded: bool) -> None:
+        """Before a step that was recorded earlier, what the body set has been written already: once, not on every replay."""
+        if recorded:
+            self.state_writes.clear()
+        else:
+            self.flush_state()
+
+
+def target_of(definition: FunctionDefinition[..., object]) -> Target:
+    """What a registered function's step calls."""
+    return Target(func=definition.func, rpc_name=definition.name, timeout_ms=definition.timeout_ms)
+
+
+def _pending(step: NewStep, at: datetime, due_at: datetime | None) -> StepState:
+    return StepState(
+        step_id=step.id,
+        run_id=step.run_id,
+        step_name=step.step_name,
+        rpc_name=step.rpc_name,
+        data=step.data,
+        status=StepStatus.PENDING.value,
+        result=None,
+        error=None,
+        child_run_id=None,
+        branch_taken=None,
+        retries=step.retries,
+        retry_delay=step.retry_delay,
+        from_step_name=step.from_step_name,
+        attempt_count=1,
+        max_attempts=step.max_attempts,
+        group=step.group,
+        queue=step.queue,
+        claim_token=None,
+        claimed_by=None,
+        due_at=due_at,
+        redrives=None,
+        created_at=at,
+        updated_at=at,
+    )
+
+

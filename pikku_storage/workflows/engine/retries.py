@@ -1,0 +1,47 @@
+"""Taking a failed or cancelled run up again, as a new one: a terminal run never changes."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.records import Run, StepState
+from pikku_storage.workflows.statuses import RunStatus, StepStatus
+
+
+def copy_for_retry(runtime: Runtime, run: Run, *, run_id: str) -> str:
+    """A new run that has the old one's input, state and results up to its first failed step; answers with its id.
+
+    What came after that step (the body's own undoing, for example) is not taken over, but for the finished items of the failed step's
+    fan-out.
+    """
+    at = runtime.now()
+    values = {
+        "id": run_id,
+        "workflow": run.workflow,
+        "status": RunStatus.RUNNING.value,
+        "input": run.input,
+        "state": runtime.read_state(run.id),
+        "inline": False,
+        "graph_hash": run.graph_hash,
+        "wire": {**run.wire, "retryOf": run.id},
+        "owner_id": run.owner_id,
+        "due_at": runtime.patience_end(at),
+        "redrives": 0,
+        "created_at": at,
+        "updated_at": at,
+    }
+    kept = _before_failure(runtime.read_steps(run.id))
+    with transaction.atomic(using=runtime.using):
+        runtime.runs.create_run(values)
+        runtime.steps.add_succeeded(kept, run_id=run_id, at=at)
+    return run_id
+
+
+def _before_failure(steps: list[StepState]) -> list[StepState]:
+    succeeded = [step for step in steps if step.status == StepStatus.SUCCEEDED]
+    failed = next((step for step in steps if step.status == StepStatus.FAILED), None)
+    if failed is None:
+        return succeeded
+    seen = steps[: steps.index(failed)]
+    return [step for step in succeeded if step in seen or (failed.group is not None and step.group == failed.group)]

@@ -1,0 +1,120 @@
+"""What every part of the engine needs: the database, the way to send messages, and the worker's name."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from django.db import router, transaction
+
+from pikku_storage.conf import settings
+from pikku_storage.db import Engine, engine
+from pikku_storage.json import Json
+from pikku_storage.exceptions import WorkflowDispatchException
+from pikku_storage.workflows.dispatch import Dispatcher, Message, dispatcher
+from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
+from pikku_storage.workflows.querysets import Claim, RunQuerySet, StepQuerySet
+from pikku_storage.workflows.records import Run, StepState
+
+logger = logging.getLogger(__name__)
+
+
+class Runtime:
+    """One per service; cheap to make."""
+
+    def __init__(self, using: str | None = None, worker: str | None = None) -> None:
+        self._given = using
+        self.using = using or router.db_for_write(WorkflowRun)
+        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}"
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine of the database."""
+        return engine(self.using)
+
+    @property
+    def runs(self) -> RunQuerySet:
+        """Runs, for state changes and reads."""
+        return WorkflowRun.objects.using(self.using)
+
+    @property
+    def steps(self) -> StepQuerySet:
+        """Steps, for state changes and reads."""
+        return WorkflowStep.objects.using(self.using)
+
+    @property
+    def dispatcher(self) -> Dispatcher | None:
+        """What sends messages; `None` where everything runs inline."""
+        return dispatcher()
+
+    def now(self) -> datetime:
+        """The database's time."""
+        return self.engine.now()
+
+    def lease_end(self, at: datetime) -> datetime:
+        """Until when a lease taken at that time holds."""
+        return at + timedelta(milliseconds=settings.LEASE)
+
+    def patience_end(self, at: datetime) -> datetime:
+        """Until when a message sent at that time is waited for before it is sent again."""
+        return at + timedelta(milliseconds=settings.PATIENCE)
+
+    def stalled_end(self, at: datetime) -> datetime:
+        """When a run that waits for its steps from that time on is looked at, in case nobody woke it."""
+        return at + timedelta(milliseconds=settings.STALLED_AFTER)
+
+    def claim(self) -> Claim:
+        """A new claim of this worker, from now on."""
+        at = self.now()
+        return Claim(worker=self.worker, at=at, until=self.lease_end(at))
+
+    def read_run(self, run_id: str) -> Run | None:
+        """The run, or `None`."""
+        row = self.runs.filter(pk=run_id).values(*Run.COLUMNS).first()
+        return None if row is None else Run.from_row(row)
+
+    def read_steps(self, run_id: str) -> list[StepState]:
+        """All steps of the run in one read, oldest first."""
+        rows = self.steps.filter(run_id=run_id).order_by("created_at", "id").values(*StepState.COLUMNS)
+        return [StepState.from_row(row) for row in rows]
+
+    def read_step(self, run_id: str, step_name: str) -> StepState | None:
+        """One step of the run, or `None`."""
+        row = self.steps.filter(run_id=run_id, step_name=step_name).values(*StepState.COLUMNS).first()
+        return None if row is None else StepState.from_row(row)
+
+    def read_state(self, run_id: str) -> dict[str, Json]:
+        """The state of the run; empty for an unknown run."""
+        state: dict[str, Json] | None = self.runs.filter(pk=run_id).values_list("state", flat=True).first()
+        return state or {}
+
+    # -- messages ----------------------------------------------------------------------------------------------------------------------
+
+    def message(
+        self, run_id: str, step_name: str | None = None, *, queue: str | None = None, delay: timedelta | None = None
+    ) -> Message:
+        """A message about a run of this database."""
+        seconds = None if delay is None or delay <= timedelta() else delay.total_seconds()
+        return Message(run_id=run_id, step_name=step_name, queue=queue, countdown=seconds, using=self._given)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send now; raises `WorkflowDispatchException`. Without a dispatcher nothing is sent."""
+        if messages and self.dispatcher is not None:
+            self.dispatcher.send(messages)
+
+    def hint(self, *messages: Message) -> None:
+        """Send after the commit, if it can be done; what cannot be sent is found by the relay."""
+        # A worker holds a delayed message in memory. Long delays are left to the relay, which has them as rows.
+        prompt = [message for message in messages if (message.countdown or 0) <= settings.PATIENCE / 1000]
+        if prompt:
+            transaction.on_commit(lambda: self._send_quietly(prompt), using=self.using)
+
+    def _send_quietly(self, messages: Sequence[Message]) -> None:
+        try:
+            self.send(messages)
+        except WorkflowDispatchException as error:
+            logger.warning("Run %s is kept and dispatched later by the relay. %s", messages[0].run_id, error)

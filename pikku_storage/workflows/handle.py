@@ -1,0 +1,136 @@
+"""A handle on one run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pikku_storage.exceptions import (
+    WorkflowRunCancelledError,
+    WorkflowRunFailedError,
+    WorkflowRunNotFoundError,
+)
+from pikku_storage.json import Json
+from pikku_storage.workflows.records import Run, StepState
+from pikku_storage.workflows.statuses import END_STATUSES, RunStatus
+from pikku_storage.workflows.timeline import TimelineEvent
+
+if TYPE_CHECKING:
+    from pikku_storage.workflows.service import WorkflowService
+
+FIRST_POLL = 0.010
+POLL_FACTOR = 1.6
+LONGEST_POLL = 0.500
+"""Seconds between looks at a run that is waited for (contract services.md §0)."""
+
+
+class WorkflowRunHandle:
+    """A run by its id. Properties read the database each time they are asked."""
+
+    def __init__(self, service: WorkflowService, run_id: str, *, created: bool = True) -> None:
+        self._service = service
+        self.id = run_id
+        self.created = created
+        """Whether this call made the run; `False` if its idempotency key found an earlier one."""
+
+    def __repr__(self) -> str:
+        return f"<WorkflowRunHandle {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WorkflowRunHandle) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def get(self) -> Run:
+        """The run as it is now; raises `WorkflowRunNotFoundError` if it is gone."""
+        run = self._service.get_run(self.id)
+        if run is None:
+            raise WorkflowRunNotFoundError(self.id)
+        return run
+
+    @property
+    def status(self) -> str:
+        """running, suspended, completed, failed or cancelled."""
+        return self.get().status
+
+    @property
+    def output(self) -> Json:
+        """What the body returned; `None` until the run is completed."""
+        return self.get().output
+
+    @property
+    def error(self) -> dict[str, Json] | None:
+        """`{message, code?, name?, stack?}` of a failed, cancelled or suspended run."""
+        return self.get().error
+
+    @property
+    def state(self) -> dict[str, Json]:
+        """The run's state."""
+        return self._service.get_run_state(self.id)
+
+    def wait(self, timeout: float | None = None) -> WorkflowRunHandle:
+        """Wait until the run ends or is suspended; answers with this handle. Raises `TimeoutError` after `timeout` seconds."""
+        wait_for_end(self.get, timeout=timeout)
+        return self
+
+    def result(self, timeout: float | None = None) -> Json:
+        """Wait for the end, and answer with the output; raises `WorkflowRunFailedError` or `WorkflowRunCancelledError`.
+
+        A suspended run has no output yet: `None`.
+        """
+        return output_of(wait_for_end(self.get, timeout=timeout))
+
+    def steps(self) -> list[StepState]:
+        """The steps so far, oldest first."""
+        return self._service.list_step_states(self.id)
+
+    def timeline(self) -> list[TimelineEvent]:
+        """What happened so far, in order."""
+        return self._service.get_run_timeline(self.id) or []
+
+    def cancel(self, reason: str | None = None) -> bool:
+        """Stop before the next step; `False` if the run had ended already."""
+        return self._service.cancel_workflow(self.id, reason)
+
+    def resume(self) -> bool:
+        """Look at a waiting or suspended run again, now; `False` if it has ended."""
+        return self._service.resume_workflow(self.id)
+
+    def retry(self) -> WorkflowRunHandle:
+        """Try again what failed: see `WorkflowService.retry_run`."""
+        return self._service.retry_run(self.id)
+
+
+def output_of(run: Run) -> Json:
+    """The output of a run that is over; raises what its end means to a caller."""
+    if run.status == RunStatus.FAILED:
+        raise WorkflowRunFailedError(run.id, run.error)
+    if run.status == RunStatus.CANCELLED:
+        raise WorkflowRunCancelledError(run.id)
+    return run.output
+
+
+def wait_for_end(
+    read: Callable[[], Run],
+    *,
+    timeout: float | None = None,
+    ceiling: float = LONGEST_POLL,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Run:
+    """Read until the run is over, at growing intervals of 10 ms to `ceiling`; raises `TimeoutError` after `timeout` seconds."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    interval = FIRST_POLL
+    while True:
+        run = read()
+        if run.status in END_STATUSES:
+            return run
+        pause = min(interval, ceiling)
+        if deadline is not None:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TimeoutError(f"Run {run.id} is still {run.status} after {timeout} s")
+            pause = min(pause, remaining)
+        sleep(pause)
+        interval *= POLL_FACTOR

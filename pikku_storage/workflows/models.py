@@ -1,0 +1,197 @@
+"""The four `workflow_*` tables (contract tables.md §3, 14-17).
+
+Names of tables and columns are the contract's. Columns the contract does not have are nullable and marked "ours". Nothing here changes a
+row: every state change is a guarded UPDATE in `querysets.py`, and nobody calls `.save()` on an engine row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from pikku_storage.db.fields import MillisecondDateTimeField, PayloadField
+from pikku_storage.ids import derived_id, new_id
+from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet, VersionQuerySet
+from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
+
+ID_LENGTH = 255
+NAME_LENGTH = 255
+
+
+def text_id(**options: Any) -> models.CharField[str, str]:
+    """A column that holds an id: text, made by the application, of any shape up to 255 characters."""
+    return models.CharField(max_length=ID_LENGTH, **options)
+
+
+class WorkflowRun(models.Model):
+    """One run of a workflow."""
+
+    id = text_id(primary_key=True, default=new_id, db_column="workflow_run_id", editable=False)
+    workflow = models.CharField(_("workflow"), max_length=NAME_LENGTH)
+    status = models.CharField(_("status"), max_length=16, choices=RunStatus, default=RunStatus.RUNNING)
+    input = PayloadField(_("input"), null=True)
+    output = PayloadField(_("output"), null=True)
+    error = PayloadField(_("error"), null=True)
+    state = PayloadField(_("state"), null=True, default=dict)
+    inline = models.BooleanField(_("inline"), null=True, default=False)
+    graph_hash = models.CharField(_("version"), max_length=64, null=True)  # noqa: DJ001 - absent differs from empty
+    deterministic = models.BooleanField(_("deterministic"), null=True, default=False)
+    planned_steps = PayloadField(_("planned steps"), null=True)
+    wire = PayloadField(_("trigger"), null=True)
+    created_at = MillisecondDateTimeField(_("started"))
+    updated_at = MillisecondDateTimeField(_("updated"))
+
+    # Ours: who owns the run (also `wire.pikkuUserId`), and what makes starting it twice the same run.
+    owner_id = text_id(verbose_name=_("owner"), null=True)
+    idempotency_key = text_id(verbose_name=_("idempotency key"), null=True)
+    # Ours, engine.md §1-2: when somebody must look again, who is inside, until when, and what changed last.
+    due_at = MillisecondDateTimeField(_("due"), null=True)
+    redrives = models.IntegerField(_("times driven again"), null=True)
+    pass_token = models.CharField(max_length=32, null=True)  # noqa: DJ001
+    pass_until = MillisecondDateTimeField(null=True)
+    wake_token = models.CharField(max_length=32, null=True)  # noqa: DJ001
+    last_worker = models.CharField(_("last worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workflow_runs"
+        verbose_name = _("run")
+        verbose_name_plural = _("runs")
+        ordering = ("-created_at", "-id")
+        indexes = (
+            models.Index(fields=("status", "created_at", "id"), name="idx_workflow_runs_status_cr"),
+            models.Index(fields=("workflow", "created_at", "id"), name="idx_workflow_runs_workflow_cr"),
+            models.Index(fields=("owner_id", "created_at", "id"), name="idx_workflow_runs_owner_cr"),
+            models.Index(fields=("created_at", "id"), name="idx_workflow_runs_created"),
+            models.Index(fields=("idempotency_key",), name="idx_workflow_runs_key"),
+            models.Index(fields=("due_at",), name="idx_workflow_runs_due", condition=Q(due_at__isnull=False)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.workflow} · {self.id}"
+
+
+class WorkflowStep(models.Model):
+    """The current state of one step of a run; `(run, step_name)` is its identity."""
+
+    id = text_id(primary_key=True, default=new_id, db_column="workflow_step_id", editable=False)
+    run = models.ForeignKey(
+        WorkflowRun, models.CASCADE, db_column="workflow_run_id", related_name="steps", db_index=False, verbose_name=_("run")
+    )
+    step_name = models.CharField(_("step"), max_length=NAME_LENGTH)
+    rpc_name = models.CharField(_("function"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    data = PayloadField(_("input"), null=True)
+    status = models.CharField(_("status"), max_length=16, choices=StepStatus, default=StepStatus.PENDING)
+    result = PayloadField(_("output"), null=True)
+    error = PayloadField(_("error"), null=True)
+    child_run_id = text_id(verbose_name=_("child run"), null=True)
+    branch_taken = models.CharField(_("branch"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    retries = models.IntegerField(_("retries"), null=True)
+    retry_delay = models.CharField(_("retry delay"), max_length=32, null=True)  # noqa: DJ001
+    from_step_name = models.CharField(_("came from"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    current_attempt = models.IntegerField(_("attempt"), null=True)
+    created_at = MillisecondDateTimeField(_("created"))
+    updated_at = MillisecondDateTimeField(_("updated"))
+
+    # Ours, engine.md §1 and §3: the claim, its budget, the fan-out it belongs to, and when somebody must look again.
+    max_attempts = models.IntegerField(_("most attempts"), null=True)
+    claim_token = models.CharField(max_length=32, null=True)  # noqa: DJ001
+    claimed_by = models.CharField(_("worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    group = models.CharField(_("fan-out"), max_length=NAME_LENGTH, null=True, db_column="step_group")  # noqa: DJ001
+    queue = models.CharField(_("queue"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    due_at = MillisecondDateTimeField(_("due"), null=True)
+    redrives = models.IntegerField(_("times dispatched again"), null=True)
+
+    objects = StepQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workflow_step"
+        verbose_name = _("step")
+        verbose_name_plural = _("steps")
+        ordering = ("created_at", "id")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "step_name"), name="workflow_step_run_name_unique"),
+        )
+        indexes = (
+            models.Index(fields=("run", "status"), name="idx_workflow_step_run_status"),
+            models.Index(fields=("due_at",), name="idx_workflow_step_due", condition=Q(due_at__isnull=False)),
+        )
+
+    def __str__(self) -> str:
+        return self.step_name
+
+
+class WorkflowStepHistory(models.Model):
+    """One attempt of a step. Its id is derived from step and attempt, so writing it twice is the same row."""
+
+    id = text_id(primary_key=True, db_column="history_id", editable=False)
+    step = models.ForeignKey(
+        WorkflowStep,
+        models.CASCADE,
+        db_column="workflow_step_id",
+        related_name="history",
+        db_index=False,
+        verbose_name=_("step"),
+    )
+    status = models.CharField(_("status"), max_length=16, choices=StepStatus)
+    result = PayloadField(_("output"), null=True)
+    error = PayloadField(_("error"), null=True)
+    attempt = models.IntegerField(_("attempt"), null=True)
+    created_at = MillisecondDateTimeField(_("created"))
+    running_at = MillisecondDateTimeField(_("started"), null=True)
+    scheduled_at = MillisecondDateTimeField(_("queued"), null=True)
+    succeeded_at = MillisecondDateTimeField(_("succeeded"), null=True)
+    failed_at = MillisecondDateTimeField(_("failed"), null=True)
+    # Ours: the worker that had this attempt.
+    worker = models.CharField(_("worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+
+    class Meta:
+        db_table = "workflow_step_history"
+        verbose_name = _("attempt")
+        verbose_name_plural = _("attempts")
+        ordering = ("created_at", "attempt")
+        indexes = (models.Index(fields=("step", "created_at"), name="idx_workflow_step_history_step"),)
+
+    def __str__(self) -> str:
+        return f"{self.step_id} · {self.attempt}"
+
+    @staticmethod
+    def id_of(step_id: str, attempt: int) -> str:
+        """The id of the row of that attempt."""
+        return derived_id(step_id, str(attempt))
+
+
+class WorkflowVersion(models.Model):
+    """An immutable definition of a workflow, by hash."""
+
+    id = text_id(primary_key=True, editable=False)
+    workflow_name = models.CharField(_("workflow"), max_length=NAME_LENGTH)
+    graph_hash = models.CharField(_("version"), max_length=64)
+    graph = PayloadField(_("definition"))
+    source = models.CharField(_("source"), max_length=16)
+    status = models.CharField(_("status"), max_length=16, choices=VersionStatus, default=VersionStatus.ACTIVE)
+    created_at = MillisecondDateTimeField(_("created"))
+
+    objects = VersionQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workflow_versions"
+        verbose_name = _("version")
+        verbose_name_plural = _("versions")
+        ordering = ("workflow_name", "-created_at")
+        constraints = (
+            models.UniqueConstraint(fields=("workflow_name", "graph_hash"), name="workflow_versions_name_hash_unique"),
+        )
+        indexes = (models.Index(fields=("source", "status"), name="idx_workflow_versions_source"),)
+
+    def __str__(self) -> str:
+        return f"{self.workflow_name} · {self.graph_hash[:12]}"
+
+    @staticmethod
+    def id_of(workflow_name: str, graph_hash: str) -> str:
+        """The id of the row of that version."""
+        return derived_id(workflow_name, graph_hash)

@@ -1,0 +1,206 @@
+"""What the services answer with: frozen, typed records, no model instances.
+
+Times are aware UTC, ids and statuses are text, and `None` is the contract's *absent*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, ClassVar, Self
+
+from pikku_storage.json import Json
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as stored (contract `getRun`)."""
+
+    id: str
+    workflow: str
+    status: str
+    input: Json
+    output: Json
+    error: dict[str, Json] | None
+    inline: bool
+    graph_hash: str | None
+    deterministic: bool
+    planned_steps: list[Json] | None
+    wire: dict[str, Json]
+    owner_id: str | None
+    idempotency_key: str | None
+    due_at: datetime | None
+    wake_token: str | None
+    redrives: int | None
+    created_at: datetime
+    updated_at: datetime
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """From a `values(*Run.COLUMNS)` row; columns another program left out get the contract's defaults."""
+        return cls(
+            **{
+                **row,
+                "inline": bool(row["inline"]),
+                "deterministic": bool(row["deterministic"]),
+                "wire": row["wire"] or {"type": "unknown"},
+            }
+        )
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the run has ended for good."""
+        return self.status in TERMINAL_RUN_STATUSES
+
+    @property
+    def completed_at(self) -> datetime | None:
+        """When the run ended; `None` while it lives."""
+        return self.updated_at if self.is_terminal else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepState:
+    """A step as stored (contract `getStepState`)."""
+
+    step_id: str
+    run_id: str
+    step_name: str
+    rpc_name: str | None
+    data: Json
+    status: str
+    result: Json
+    error: dict[str, Json] | None
+    child_run_id: str | None
+    branch_taken: str | None
+    retries: int | None
+    retry_delay: str | None
+    from_step_name: str | None
+    attempt_count: int
+    max_attempts: int | None
+    group: str | None
+    queue: str | None
+    claim_token: str | None
+    claimed_by: str | None
+    due_at: datetime | None
+    redrives: int | None
+    created_at: datetime
+    updated_at: datetime
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """From a `values(*StepState.COLUMNS)` row."""
+        values = dict(row)
+        values["step_id"] = values.pop("id")
+        values["attempt_count"] = values.pop("current_attempt") or 1
+        return cls(**values)
+
+    @property
+    def has_attempts_left(self) -> bool:
+        """Whether the retry budget allows another attempt."""
+        return self.max_attempts is None or self.attempt_count < self.max_attempts
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing will ever happen to this step again (engine.md §1: nothing is due)."""
+        return self.status == StepStatus.SUCCEEDED or (self.status == StepStatus.FAILED and self.due_at is None)
+
+    @property
+    def is_sleep(self) -> bool:
+        """Whether this is a delay and not a call: scheduled, and no function to run."""
+        return self.rpc_name is None and self.status == StepStatus.SCHEDULED
+
+
+Run.COLUMNS = tuple(field.name for field in fields(Run))
+StepState.COLUMNS = tuple(
+    {"step_id": "id", "attempt_count": "current_attempt"}.get(field.name, field.name) for field in fields(StepState)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDetail:
+    """A step with the latest stamps of its attempts (contract `getRunSteps`)."""
+
+    step: StepState
+    running_at: datetime | None
+    succeeded_at: datetime | None
+    failed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One attempt of a step (contract `getRunHistory`)."""
+
+    step_id: str
+    step_name: str
+    rpc_name: str | None
+    from_step_name: str | None
+    status: str
+    result: Json
+    error: dict[str, Json] | None
+    attempt_count: int
+    retries: int | None
+    retry_delay: str | None
+    worker: str | None
+    created_at: datetime
+    updated_at: datetime
+    running_at: datetime | None
+    scheduled_at: datetime | None
+    succeeded_at: datetime | None
+    failed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSummary:
+    """One step in a status report; `duration` is in milliseconds, of its last attempt."""
+
+    name: str
+    status: str
+    attempts: int
+    duration: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a caller may know of a run (contract `getRunStatus`)."""
+
+    id: str
+    status: str
+    started_at: datetime
+    completed_at: datetime | None
+    deterministic: bool
+    planned_steps: list[Json] | None
+    output: Json
+    error: dict[str, Json] | None
+    steps: tuple[StepSummary, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphState:
+    """How far a graph is (contract `getCompletedGraphState`)."""
+
+    completed_node_ids: tuple[str, ...]
+    failed_node_ids: tuple[str, ...]
+    branch_keys: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepInstance:
+    """A step's name, status and where it was reached from (contract `getStepInstances`)."""
+
+    step_name: str
+    status: str
+    from_step_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A stored definition (contract `getWorkflowVersion`)."""
+
+    graph: Json
+    source: str
