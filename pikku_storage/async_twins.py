@@ -9,7 +9,8 @@ from asgiref.sync import sync_to_async
 
 
 class AsyncTwins:
-    """Every public method of a subclass gets an awaitable twin whose name has an `a` in front, as Django's own methods do."""
+    """Every public method of a subclass gets an awaitable twin whose name has an `a` in front, as Django's own methods
+    do."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -1,4 +1,5 @@
-"""The package's settings: `PIKKU_STORAGE = {…}` in a project's settings, read on each access so that tests can override them."""
+"""The package's settings: `PIKKU_STORAGE = {…}` in a project's settings, read on each access so that tests can override
+them."""
 
 from __future__ import annotations
 
@@ -26,17 +27,20 @@ class PikkuSettings:
 
     @property
     def QUEUE(self) -> str:
-        """The broker queue of runs, and of steps whose function names no queue of its own. Default `"celery"`, which every worker serves."""
+        """The broker queue of runs, and of steps whose function names no queue of its own. Default `"celery"`, which
+        every worker serves."""
         return str(self._get("QUEUE", "celery"))
 
     @property
     def LEASE(self) -> int:
-        """Milliseconds a worker keeps a step or a run without renewing; a dead worker's work is taken over after it. Default `"60s"`."""
+        """Milliseconds a worker keeps a step or a run without renewing; a dead worker's work is taken over after it.
+        Default `"60s"`."""
         return self._milliseconds("LEASE", "60s")
 
     @property
     def RELAY_INTERVAL(self) -> int:
-        """Milliseconds between two rounds of the relay: how late a sleep or retry may be when a message was lost. Default `"5s"`."""
+        """Milliseconds between two rounds of the relay: how late a sleep or retry may be when a message was lost.
+        Default `"5s"`."""
         return self._milliseconds("RELAY_INTERVAL", "5s")
 
     @property

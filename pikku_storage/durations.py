@@ -25,8 +25,9 @@ _TEXT = re.compile(r"([0-9]+)([a-z]+)")
 def to_milliseconds(duration: Duration) -> int:
     """Milliseconds in `duration` (contract services.md §0).
 
-    A text is digits immediately followed by a lower-case unit (ms, s, sec, second(s), m, min, minute(s), h, hour(s), d, day(s), w,
-    week(s), y, year(s)); no sign, space or decimals. Raises `ValueError` for anything else, and for a negative number.
+    A text is digits immediately followed by a lower-case unit (ms, s, sec, second(s), m, min, minute(s), h, hour(s), d,
+    day(s), w, week(s), y, year(s)); no sign, space or decimals. Raises `ValueError` for anything else, and for a
+    negative number.
     """
     if isinstance(duration, timedelta):
         duration = duration / timedelta(milliseconds=1)
@@ -34,8 +35,7 @@ def to_milliseconds(duration: Duration) -> int:
         match = _TEXT.fullmatch(duration)
         if match is None or match[2] not in _UNITS:
             raise ValueError(
-                f"Invalid duration format: {duration}. "
-                "Use formats like '2s', '5s', '5min', '1hour', '2days', '1week'"
+                f"Invalid duration format: {duration}. Use formats like '2s', '5s', '5min', '1hour', '2days', '1week'"
             )
         return int(match[1]) * _UNITS[match[2]]
     if isinstance(duration, bool) or not isinstance(duration, int | float):

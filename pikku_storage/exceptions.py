@@ -1,7 +1,7 @@
 """Every error this package raises on purpose.
 
-Names follow the contract where it has one (`WorkflowNotFoundError`, `WorkflowStepNameNotString`, …), so that a reader who knows the
-TypeScript packages recognises them. `http_status` is what an HTTP view answers with.
+Names follow the contract where it has one (`WorkflowNotFoundError`, `WorkflowStepNameNotString`, …), so that a reader
+who knows the TypeScript packages recognises them. `http_status` is what an HTTP view answers with.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WorkflowInputError(WorkflowError, ValueError):
     http_status = 422
 
 
-class WorkflowStepNameNotString(WorkflowError, TypeError):
+class WorkflowStepNameNotString(WorkflowError, TypeError):  # noqa: N818 - the contract's name
     """A step was given a name that is not a non-empty string of at most 255 characters."""
 
     http_status = 422
@@ -96,9 +96,7 @@ class StepNotFoundError(WorkflowError):
     http_status = 404
 
     def __init__(self, run_id: str, step_name: str) -> None:
-        super().__init__(
-            f"Step not found: runId={run_id}, stepName={step_name}. Use insert_step_state to create it."
-        )
+        super().__init__(f"Step not found: runId={run_id}, stepName={step_name}. Use insert_step_state to create it.")
         self.run_id = run_id
         self.step_name = step_name
 
@@ -177,7 +175,7 @@ class StepTimeoutError(PikkuError):
     code = "STEP_TIMEOUT"
 
 
-class WorkflowAsyncException(BaseException):  # noqa: N818 - the contract's name
+class WorkflowAsyncException(BaseException):
     """Leaves a workflow's body while it waits for a step, a delay or a missing function.
 
     A `BaseException`, so that a body's `except Exception` does not swallow it. Never shown to users.

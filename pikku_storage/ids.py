@@ -17,15 +17,16 @@ _last_stamp = 0
 
 
 def invocation_id(run_id: str, step_name: str) -> str:
-    """The id of a step's work: the same for every attempt, different for every step and run (contract services.md §1.2)."""
+    """The id of a step's work: the same for every attempt, different for every step and run (contract services.md
+    §1.2)."""
     return str(uuid.uuid5(INVOCATION_NAMESPACE, f"{run_id}:{step_name}"))
 
 
 def new_id() -> str:
     """A new UUID (version 7) as lower-case text.
 
-    Ids of one process sort in the order they were made: rows that share a millisecond still list in order, and new keys land at the end
-    of an index instead of all over it.
+    Ids of one process sort in the order they were made: rows that share a millisecond still list in order, and new keys
+    land at the end of an index instead of all over it.
     """
     global _last_stamp
     with _lock:

@@ -1,8 +1,8 @@
 """The one rule for what may be stored as JSON, the same on every database.
 
-`to_json` is called before a payload reaches the database: when a workflow is started, when a step is given its data, when a step function
-returns, when a state key is set. It answers with a plain copy, which is also what the caller goes on with, so that a first pass and a
-replay see the same value.
+`to_json` is called before a payload reaches the database: when a workflow is started, when a step is given its data,
+when a step function returns, when a state key is set. It answers with a plain copy, which is also what the caller goes
+on with, so that a first pass and a replay see the same value.
 
 | value | stored as |
 |---|---|
@@ -15,7 +15,8 @@ replay see the same value.
 | datetime, date, UUID, Decimal, bytes, set, any other object | refused, with a hint |
 | nesting over 100 levels, or over `MAX_PAYLOAD_BYTES` of UTF-8 JSON | refused |
 
-Integers beyond 2^53 lose digits in JavaScript. PostgreSQL keeps a number's value but not its spelling: `1e20` reads back as an integer.
+Integers beyond 2^53 lose digits in JavaScript. PostgreSQL keeps a number's value but not its spelling: `1e20` reads
+back as an integer.
 """
 
 from __future__ import annotations

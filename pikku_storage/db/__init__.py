@@ -1,7 +1,7 @@
 """What differs between databases, behind one interface.
 
-`engine("default")` answers with the `Engine` of that connection's vendor. Application code states *what* must happen together
-(`operations`); how many statements and transactions that takes is the engine's business.
+`engine("default")` answers with the `Engine` of that connection's vendor. Application code states *what* must happen
+together (`operations`); how many statements and transactions that takes is the engine's business.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def engine(using: str) -> Engine:
     if made is None or made[0] != vendor:
         if vendor not in _ENGINES:
             raise ImproperlyConfigured(
-                f"DATABASES[{using!r}]: Pikku Storage has no engine for {vendor!r}; it runs on {', '.join(sorted(_ENGINES))}."
+                f"DATABASES[{using!r}]: Pikku Storage has no engine for {vendor!r}; "
+                f"it runs on {', '.join(sorted(_ENGINES))}."
             )
         module, _, name = _ENGINES[vendor].rpartition(".")
         made = _made[using] = (vendor, getattr(import_module(module), name)(using))

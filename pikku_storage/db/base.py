@@ -35,21 +35,24 @@ class Engine(ABC):
         return None
 
     def release(self) -> None:
-        """Give the thread's connection back to its pool, if it has one and no transaction is open: user code is about to run."""
+        """Give the thread's connection back to its pool, if it has one and no transaction is open: user code is about
+        to run."""
         connection = self.connection
         if connection.settings_dict.get("OPTIONS", {}).get("pool") and not connection.in_atomic_block:
             connection.close()
 
     def savepoint(self) -> AbstractContextManager[Any]:
-        """Lets an `IntegrityError` be caught: a savepoint inside a transaction, nothing (and no round trip) outside of one."""
+        """Lets an `IntegrityError` be caught: a savepoint inside a transaction, nothing (and no round trip) outside of
+        one."""
         return transaction.atomic(using=self.using) if self.connection.in_atomic_block else nullcontext()
 
     @abstractmethod
     def apply(self, first: Operation, *rest: Operation) -> tuple[int, ...]:
-        """Do the operations as one, in order; the `rest` only if `first` matched. Answers with the number of rows each one touched.
+        """Do the operations as one, in order; the `rest` only if `first` matched. Answers with the number of rows each
+        one touched.
 
-        All zeros mean that `first` matched nothing and nothing was written. On engines with transactions either all of it is
-        written or none.
+        All zeros mean that `first` matched nothing and nothing was written. On engines with transactions either all of
+        it is written or none.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Time as the database sees it.
 
-Leases compare times, so a worker whose wall clock is off must not take its neighbours' work (engine.md §4). The server is asked once a
-minute; in between the monotonic clock counts on, which no clock adjustment touches.
+Leases compare times, so a worker whose wall clock is off must not take its neighbours' work (engine.md §4). The server
+is asked once a minute; in between the monotonic clock counts on, which no clock adjustment touches.
 """
 
 from __future__ import annotations

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
+if TYPE_CHECKING:
+    _DateTimeField = models.DateTimeField[Any, Any]
+else:
+    # Generic for the type checker only.
+    _DateTimeField = models.DateTimeField
 
-class MillisecondDateTimeField(models.DateTimeField):
+
+class MillisecondDateTimeField(_DateTimeField):
     """An aware time, cut to the milliseconds that MongoDB keeps, so that comparing for equality works everywhere."""
 
     def get_prep_value(self, value: Any) -> Any:

@@ -1,7 +1,7 @@
 """A small vocabulary for writes that belong together.
 
-Names of columns are the model's attribute names (`id`, `run_id`, `status`). A condition's value means: `None` is null; a list or tuple
-is any of these; `Expired` and `OrNull` say what they mean; anything else is equal.
+Names of columns are the model's attribute names (`id`, `run_id`, `status`). A condition's value means: `None` is null;
+a list or tuple is any of these; `Expired` and `OrNull` say what they mean; anything else is equal.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
 from django.db import models
-from psycopg.types.json import Jsonb
 
 from pikku_storage.db.base import utc
 from pikku_storage.db.operations import Guard, Insert, Operation
@@ -14,7 +14,8 @@ from pikku_storage.db.sql import SqlEngine, column_of, field_of, prepare, table_
 
 
 class PostgresqlEngine(SqlEngine):
-    """Operations that belong together travel as one statement: a chain of data-modifying CTEs, one round trip, one commit."""
+    """Operations that belong together travel as one statement: a chain of data-modifying CTEs, one round trip, one
+    commit."""
 
     def __init__(self, using: str) -> None:
         super().__init__(using)
@@ -25,7 +26,7 @@ class PostgresqlEngine(SqlEngine):
         with self.connection.cursor() as cursor:
             cursor.execute("SELECT clock_timestamp()")
             row = cursor.fetchone()
-        assert row is not None
+        assert row is not None  # noqa: S101 - for the type checker
         return utc(row[0])
 
     def apply(self, first: Operation, *rest: Operation) -> tuple[int, ...]:
@@ -42,7 +43,7 @@ class PostgresqlEngine(SqlEngine):
         with self.connection.cursor() as cursor:
             cursor.execute(f"WITH {', '.join(texts)} SELECT {counts}", parameters)
             row = cursor.fetchone()
-        assert row is not None
+        assert row is not None  # noqa: S101 - for the type checker
         return tuple(row)
 
     def _link(self, operation: Operation, *, first_of_chain: bool) -> tuple[str, list[Any]]:
@@ -65,8 +66,8 @@ class PostgresqlEngine(SqlEngine):
         return self._inserts[shape]
 
     def _typed_mark(self, field: models.Field[Any, Any]) -> str:
-        # In a SELECT list a parameter without a type (NULL) would become text. Text itself needs no cast, and must not have one:
-        # a cast to varchar(n) truncates silently, where the assignment refuses.
+        # In a SELECT list a parameter without a type (NULL) would become text. Text itself needs no cast, and must not
+        # have one: a cast to varchar(n) truncates silently, where the assignment refuses.
         db_type = field.db_type(self.connection)
         return "%s" if db_type is None or db_type.startswith("varchar") else f"%s::{db_type}"
 
@@ -75,9 +76,9 @@ class PostgresqlEngine(SqlEngine):
         column, primary_key = column_of(model, field), model._meta.pk.attname
         with self.connection.cursor() as cursor:
             cursor.execute(
-                f"UPDATE {table_of(model)} "  # noqa: S608 - names of ours
-                f"SET {column} = COALESCE({column}, '{{}}'::jsonb) || jsonb_build_object(%s::text, %s), "
+                f"UPDATE {table_of(model)} "
+                f"SET {column} = COALESCE({column}, '{{}}'::jsonb) || jsonb_build_object(%s::text, %s::jsonb), "
                 f"{column_of(model, 'updated_at')} = %s WHERE {column_of(model, primary_key)} = %s",
-                [key, Jsonb(value), *prepare(self.connection, model, [("updated_at", at), (primary_key, pk)])],
+                [key, json.dumps(value), *prepare(self.connection, model, [("updated_at", at), (primary_key, pk)])],
             )
             return int(cursor.rowcount)

@@ -1,7 +1,8 @@
 """Operations as SQL text.
 
-The text depends only on the shape of an operation (model, column names, kinds of conditions), never on its values, so it is built once
-per shape and cached: on the hot path an operation costs the conversion of its parameters and nothing else.
+The text depends only on the shape of an operation (model, column names, kinds of conditions), never on its values, so
+it is built once per shape and cached: on the hot path an operation costs the conversion of its parameters and nothing
+else.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.base import Engine
-from pikku_storage.db.operations import Conditions, Expired, Guard, Insert, KeepOr, Operation, OrNull, Update, Values
+from pikku_storage.db.operations import Conditions, Expired, Guard, Insert, KeepOr, Operation, OrNull, Values
 
 Shape: TypeAlias = tuple[tuple[str, Any], ...]
 _EQUAL, _NULL, _EXPIRED, _OR_NULL, _SET, _KEEP = "=", "null", "expired", "or null", "set", "keep"
@@ -29,14 +30,14 @@ def quote(name: str) -> str:
 def field_of(model: type[models.Model], name: str) -> models.Field[Any, Any]:
     """The concrete field behind an attribute name such as `run_id`."""
     field = model._meta.get_field(name)
-    assert isinstance(field, models.Field)
+    assert isinstance(field, models.Field)  # noqa: S101 - no relation is ever named here
     return field
 
 
 @cache
 def column_of(model: type[models.Model], name: str) -> str:
     """The quoted column behind an attribute name."""
-    return quote(field_of(model, name).column)
+    return quote(str(field_of(model, name).column))
 
 
 def table_of(model: type[models.Model]) -> str:
@@ -103,9 +104,7 @@ def insert_text(model: type[models.Model], names: tuple[str, ...], source: str) 
     return head + (f"SELECT {marks} FROM {source}" if source else f"VALUES ({marks})")
 
 
-def prepare(
-    connection: BaseDatabaseWrapper, model: type[models.Model], items: Iterable[tuple[str, Any]]
-) -> list[Any]:
+def prepare(connection: BaseDatabaseWrapper, model: type[models.Model], items: Iterable[tuple[str, Any]]) -> list[Any]:
     """Parameters for these columns, as the connection's driver wants them."""
     parameters: list[Any] = []
     for name, value in items:
@@ -127,7 +126,8 @@ def where_parameters(connection: BaseDatabaseWrapper, model: type[models.Model],
 
 
 class SqlEngine(Engine):
-    """Plain SQL: one statement an operation, one transaction around them. A guard is folded into the insert that follows it."""
+    """Plain SQL: one statement an operation, one transaction around them. A guard is folded into the insert that
+    follows it."""
 
     def apply(self, first: Operation, *rest: Operation) -> tuple[int, ...]:
         """See `Engine.apply`."""
@@ -144,9 +144,7 @@ class SqlEngine(Engine):
             pending = iter(operations)
             for operation in pending:
                 if guarded and not counts:
-                    insert = next(pending)
-                    assert isinstance(operation, Guard) and isinstance(insert, Insert)
-                    cursor.execute(*self.statement(insert, operation))
+                    cursor.execute(*self.statement(next(pending), operation))
                     counts = [cursor.rowcount, cursor.rowcount]
                 else:
                     cursor.execute(*self.statement(operation))
@@ -155,12 +153,12 @@ class SqlEngine(Engine):
                     return (0,) * len(operations)
         return tuple(counts)
 
-    def statement(self, operation: Operation, guard: Guard | None = None) -> tuple[str, list[Any]]:
+    def statement(self, operation: Operation, guard: Operation | None = None) -> tuple[str, list[Any]]:
         """The SQL and parameters of one operation."""
         model = operation.model
         if isinstance(operation, Insert):
             source, parameters = "", []
-            if guard is not None:
+            if isinstance(guard, Guard):
                 source = f"{table_of(guard.model)} WHERE {where_text(guard.model, conditions_shape(guard.where))}"
                 parameters = where_parameters(self.connection, guard.model, guard.where)
             text = insert_text(model, tuple(operation.values), source)

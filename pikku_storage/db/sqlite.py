@@ -25,7 +25,8 @@ class SqliteEngine(SqlEngine):
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
         """See `Engine.merge_json_key`.
 
-        Through a function of our own: a path of `json_set` cannot name every key (a quote in it ends the path on some versions).
+        Through a function of our own: a path of `json_set` cannot name every key (a quote in it ends the path on some
+        versions).
         """
         connection = self.connection
         connection.ensure_connection()
@@ -33,7 +34,7 @@ class SqliteEngine(SqlEngine):
         column, primary_key = column_of(model, field), model._meta.pk.attname
         with connection.cursor() as cursor:
             cursor.execute(
-                f"UPDATE {table_of(model)} SET {column} = {_MERGE}({column}, %s, %s), "  # noqa: S608 - names of ours
+                f"UPDATE {table_of(model)} SET {column} = {_MERGE}({column}, %s, %s), "
                 f"{column_of(model, 'updated_at')} = %s WHERE {column_of(model, primary_key)} = %s",
                 [key, json.dumps(value), *prepare(connection, model, [("updated_at", at), (primary_key, pk)])],
             )

@@ -15,9 +15,7 @@ from pikku_storage.conf import KEYS, settings
 
 
 @checks.register("pikku")
-def check_settings(
-    *, app_configs: Sequence[AppConfig] | None = None, **options: Any
-) -> list[checks.CheckMessage]:
+def check_settings(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
     """`pikku.E001` unknown key, `pikku.E002` a value that cannot be used, `pikku.E003` no such dispatcher."""
     found: list[checks.CheckMessage] = []
     given = getattr(django_settings, "PIKKU_STORAGE", {})
@@ -56,7 +54,8 @@ def check_sqlite(*, app_configs: Sequence[AppConfig] | None = None, **options: A
     return [
         checks.Warning(
             "SQLite is used with deferred transactions: with several workers some will fail with 'database is locked'.",
-            hint='Set OPTIONS = {"transaction_mode": "IMMEDIATE", "timeout": 30, "init_command": "PRAGMA journal_mode=WAL"}.',
+            hint='Set OPTIONS = {"transaction_mode": "IMMEDIATE", "timeout": 30, '
+            '"init_command": "PRAGMA journal_mode=WAL"}.',
             id="pikku.W001",
         )
     ]

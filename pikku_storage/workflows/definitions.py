@@ -8,7 +8,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import WorkflowInputError, WorkflowRegistrationError
@@ -18,6 +18,7 @@ from pikku_storage.workflows.retry import RetryPolicy
 if TYPE_CHECKING:
     from pikku_storage.workflows.flow import Flow
     from pikku_storage.workflows.handle import WorkflowRunHandle
+    from pikku_storage.workflows.service import WorkflowService
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,16 +38,17 @@ class _Definition(Generic[P, R]):
             raise WorkflowRegistrationError(f"@{self.kind} takes a plain function, not {func!r}")
         self.func = func
         self.name = func.__name__ if name is None else name
-        if not isinstance(self.name, str) or not 0 < len(self.name) <= NAME_LENGTH:
+        if not 0 < len(self.name) <= NAME_LENGTH:
             raise WorkflowRegistrationError(f"{self.name!r} is no name: a text of 1 to {NAME_LENGTH} characters")
         self.signature = inspect.signature(func)
         self._parameters = list(self.signature.parameters.values())[self.skipped_parameters :]
         for parameter in self._parameters:
             if parameter.kind not in _ANY_KEYWORD:
                 raise WorkflowRegistrationError(
-                    f"{self.source_place}: the parameter {parameter} cannot be passed by keyword, which is how data reaches it"
+                    f"{self.source_place}: the parameter {parameter} cannot be passed by keyword, "
+                    "which is how data reaches it"
                 )
-        update_wrapper(self, func)
+        update_wrapper(cast("Any", self), func)
 
     @cached_property
     def source_place(self) -> str:
@@ -133,9 +135,9 @@ class WorkflowDefinition(_Definition[P, Any]):
     ) -> WorkflowRunHandle:
         """Store a run and hand it to the workers; answers at once. `data` becomes the body's keyword arguments.
 
-        `owner` is a user, or any id as text. A second start with the same `idempotency_key` answers with the first one's run. A broker
-        that is down loses nothing: the relay sends the message later. Raises `WorkflowInputError` or `PayloadError` before anything
-        is stored.
+        `owner` is a user, or any id as text. A second start with the same `idempotency_key` answers with the first
+        one's run. A broker that is down loses nothing: the relay sends the message later. Raises `WorkflowInputError`
+        or `PayloadError` before anything is stored.
         """
         return self._service(using).start_workflow(
             self.name, {} if data is None else data, owner=owner, idempotency_key=idempotency_key, trigger=trigger
@@ -150,7 +152,8 @@ class WorkflowDefinition(_Definition[P, Any]):
         trigger: str = "code",
         using: str | None = None,
     ) -> WorkflowRunHandle:
-        """Carry out a run in this process, to its end; needs no broker and no worker. Sleeps and retry delays are really waited for.
+        """Carry out a run in this process, to its end; needs no broker and no worker. Sleeps and retry delays are
+        really waited for.
 
         Answers with the handle also when the run failed; `handle.result()` raises then.
         """
@@ -158,7 +161,7 @@ class WorkflowDefinition(_Definition[P, Any]):
             self.name, {} if data is None else data, owner=owner, idempotency_key=idempotency_key, trigger=trigger
         )
 
-    def _service(self, using: str | None) -> Any:
+    def _service(self, using: str | None) -> WorkflowService:
         # Models exist only once the apps are ready, and definitions are imported before.
         from pikku_storage.workflows.service import WorkflowService
 
@@ -230,11 +233,11 @@ def function(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a `def` or `async def` a step function.
 
     * `name`: what messages and rows call it; the Python name by default.
-    * `retries`: extra attempts after a failure, 5 by default; `retry_delay`: a duration, or `"exponential"` (the default: 1 s, doubling to
-      10 min).
+    * `retries`: extra attempts after a failure, 5 by default.
+    * `retry_delay`: a duration, or `"exponential"` (the default: 1 s, doubling to 10 min).
     * `timeout`: a duration after which an attempt fails with `STEP_TIMEOUT`.
-    * `queued`: give each step its own message, so that any worker takes it; `queue` names the broker queue and implies `queued`.
-      Otherwise a step runs where its run runs.
+    * `queued`: give each step its own message, so that any worker takes it. Otherwise a step runs where its run runs.
+    * `queue`: the broker queue of those messages; implies `queued`.
 
     Raises `WorkflowRegistrationError`.
     """
@@ -260,8 +263,8 @@ def workflow(*, name: str | None = None) -> Callable[[Callable[Concatenate[Flow,
 def workflow(body: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
     """Make a `def` whose first parameter is the flow a workflow; the other parameters are its input.
 
-    The body runs from the top each time the run is taken up, with recorded steps answering at once; so whatever it does besides calling
-    steps must not depend on time, chance or the outside. Raises `WorkflowRegistrationError`.
+    The body runs from the top each time the run is taken up, with recorded steps answering at once; so whatever it does
+    besides calling steps must not depend on time, chance or the outside. Raises `WorkflowRegistrationError`.
     """
 
     def register(decorated: Callable[..., Any]) -> WorkflowDefinition[Any]:

@@ -16,7 +16,8 @@ from pikku_storage.exceptions import WorkflowDispatchException
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """`step_name` is `None` for "look at this run". `countdown` is in seconds. `using` is `None` for the default database."""
+    """`step_name` is `None` for "look at this run". `countdown` is in seconds. `using` is `None` for the default
+    database."""
 
     run_id: str
     step_name: str | None = None

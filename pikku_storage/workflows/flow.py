@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, overload
 
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import WorkflowInputError
 from pikku_storage.json import Json, to_json, to_json_object
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition
-from pikku_storage.workflows.engine.replay import Call, Replay, target_of
 from pikku_storage.workflows.engine.attempts import Target
+from pikku_storage.workflows.engine.replay import Call, Replay, target_of
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 
 T = TypeVar("T")
 StepFunction: TypeAlias = "FunctionDefinition[..., T] | Callable[..., T] | str"
 GatherItem: TypeAlias = "tuple[str, StepFunction[Any], Mapping[str, Any]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    on_error: FunctionDefinition[..., Any] | None = None
+    retries: int | None = None
+    retry_delay: Duration | None = None
+    timeout: Duration | None = None
+    group: str | None = None
 
 
 class Flow:
@@ -75,15 +85,16 @@ class Flow:
     ) -> Any:
         """Carry out a step and answer with its result.
 
-        `function` is a `@function`, its name, or any plain callable (which then always runs where the run runs); `data` becomes its
-        keyword arguments. `retries`, `retry_delay` and `timeout` override the function's own. `on_error` runs once, as the step
-        `<name>:onError`, if the step failed for good, and is given `error`, `input` and `invocation_id` of what it compensates.
+        `function` is a `@function`, its name, or any plain callable (which then always runs where the run runs); `data`
+        becomes its keyword arguments. `retries`, `retry_delay` and `timeout` override the function's own. `on_error`
+        runs once, as the step `<name>:onError`, if the step failed for good, and is given `error`, `input` and
+        `invocation_id` of what it compensates.
 
-        Raises `WorkflowStepFailedError` for a step that failed for good, `WorkflowInputError` and `PayloadError` for data that does not
-        fit, `WorkflowStepNameNotString`.
+        Raises `WorkflowStepFailedError` for a step that failed for good, `WorkflowInputError` and `PayloadError` for
+        data that does not fit, `WorkflowStepNameNotString`.
         """
-        options = {"on_error": on_error, "retries": retries, "retry_delay": retry_delay, "timeout": timeout}
-        return self._replay.settle([self._call(self._replay.next_name(name), function, data or {}, **options)])[0]
+        options = _Options(on_error=on_error, retries=retries, retry_delay=retry_delay, timeout=timeout)
+        return self._replay.settle([self._call(self._replay.next_name(name), function, data or {}, options)])[0]
 
     def map(
         self,
@@ -98,25 +109,26 @@ class Flow:
     ) -> list[T]:
         """One step per item (`name[0]`, `name[1]`, …), spread over the workers; the results in the items' order.
 
-        Each item is a JSON object that becomes the function's keyword arguments; any other item becomes the function's only argument.
-        All items are carried to their end before the first failure is raised. Otherwise as `do`.
+        Each item is a JSON object that becomes the function's keyword arguments; any other item becomes the function's
+        only argument. All items are carried to their end before the first failure is raised. Otherwise as `do`.
         """
         base = self._replay.next_name(name)
-        options = {"on_error": on_error, "retries": retries, "retry_delay": retry_delay, "timeout": timeout}
+        options = _Options(on_error=on_error, retries=retries, retry_delay=retry_delay, timeout=timeout, group=base)
         return self._replay.settle(
             [
-                self._call(self._replay.next_name(f"{base}[{index}]"), function, item, group=base, **options)
+                self._call(self._replay.next_name(f"{base}[{index}]"), function, item, options)
                 for index, item in enumerate(items)
             ]
         )
 
     def gather(self, *steps: GatherItem) -> list[Any]:
-        """Different steps side by side, each `(name, function, data)`; the results in the same order. Otherwise as `map`."""
+        """Different steps side by side, each `(name, function, data)`; the results in the same order. Otherwise as
+        `map`."""
         names = [self._replay.next_name(name) for name, _function, _data in steps]
-        group = f"gather:{names[0]}" if names else None
+        options = _Options(group=f"gather:{names[0]}" if names else None)
         return self._replay.settle(
             [
-                self._call(name, function, data, group=group)
+                self._call(name, function, data, options)
                 for name, (_name, function, data) in zip(names, steps, strict=True)
             ]
         )
@@ -145,62 +157,37 @@ class Flow:
             return self._state_set[key]
         return self._replay.stored_state.get(key, default)
 
-    def _call(
-        self,
-        name: str,
-        function: StepFunction[Any],
-        data: Any,
-        *,
-        group: str | None = None,
-        on_error: FunctionDefinition[..., Any] | None = None,
-        retries: int | None = None,
-        retry_delay: Duration | None = None,
-        timeout: Duration | None = None,
-    ) -> Call:
+    def _call(self, name: str, function: StepFunction[Any], data: Any, options: _Options) -> Call:
         if isinstance(function, str):
             function = registry.function(function)
         if isinstance(function, WorkflowDefinition):
             raise WorkflowInputError(f"Step {name!r}: {function.name!r} is a workflow; a step calls a function")
-        if on_error is not None and not isinstance(on_error, FunctionDefinition):
-            raise WorkflowInputError(f"Step {name!r}: on_error takes a @function, not {on_error!r}")
-        if not isinstance(function, FunctionDefinition):
-            return self._plain_call(name, function, data, group, on_error, retries, retry_delay, timeout)
-        plain = self._arguments(name, function, data)
-        function.check(plain)
-        target = target_of(function)
-        if timeout is not None:
-            target = Target(func=target.func, rpc_name=target.rpc_name, timeout_ms=to_milliseconds(timeout))
-        return Call(
-            name=name,
-            target=target,
-            data=plain,
-            policy=_override(function.policy, retries, retry_delay),
-            queue=self._replay.queue_of(function, in_group=group is not None),
-            group=group,
-            on_error=on_error,
-        )
-
-    def _plain_call(
-        self,
-        name: str,
-        func: Callable[..., Any],
-        data: Any,
-        group: str | None,
-        on_error: FunctionDefinition[..., Any] | None,
-        retries: int | None,
-        retry_delay: Duration | None,
-        timeout: Duration | None,
-    ) -> Call:
-        if not callable(func):
-            raise WorkflowInputError(f"Step {name!r}: {func!r} is neither a function nor the name of one")
-        return Call(
-            name=name,
-            target=Target(func=func, rpc_name=None, timeout_ms=None if timeout is None else to_milliseconds(timeout)),
-            data=to_json_object(data, root="$data"),
-            policy=_override(RetryPolicy(), retries, retry_delay),
-            group=group,
-            on_error=on_error,
-        )
+        if not callable(function):
+            raise WorkflowInputError(f"Step {name!r}: {function!r} is neither a function nor the name of one")
+        if options.on_error is not None and not isinstance(options.on_error, FunctionDefinition):
+            raise WorkflowInputError(f"Step {name!r}: on_error takes a @function, not {options.on_error!r}")
+        if isinstance(function, FunctionDefinition):
+            plain = self._arguments(name, function, data)
+            function.check(plain)
+            target, policy = target_of(function), function.policy
+            queue = self._replay.queue_of(function, in_group=options.group is not None)
+        else:
+            plain = to_json_object(data, root="$data")
+            target, policy, queue = Target(func=function, rpc_name=None, timeout_ms=None), RetryPolicy(), None
+        try:
+            return Call(
+                name=name,
+                target=target
+                if options.timeout is None
+                else replace(target, timeout_ms=to_milliseconds(options.timeout)),
+                data=plain,
+                policy=policy.overridden(options.retries, options.retry_delay),
+                queue=queue,
+                group=options.group,
+                on_error=options.on_error,
+            )
+        except ValueError as error:
+            raise WorkflowInputError(f"Step {name!r}: {error}") from None
 
     def _arguments(self, name: str, function: FunctionDefinition[..., Any], item: Any) -> dict[str, Json]:
         if isinstance(item, Mapping):
@@ -210,10 +197,3 @@ class Flow:
         raise WorkflowInputError(
             f"Step {name!r}: the data must be a JSON object (a dict) with the keyword arguments of {function.name!r}"
         )
-
-
-def _override(policy: RetryPolicy, retries: int | None, retry_delay: Duration | None) -> RetryPolicy:
-    given = RetryPolicy.of(retries, retry_delay)
-    return RetryPolicy(
-        policy.retries if given.retries is None else given.retries, policy.delay if given.delay is None else given.delay
-    )

@@ -71,7 +71,8 @@ class WorkflowRunHandle:
         return self._service.get_run_state(self.id)
 
     def wait(self, timeout: float | None = None) -> WorkflowRunHandle:
-        """Wait until the run ends or is suspended; answers with this handle. Raises `TimeoutError` after `timeout` seconds."""
+        """Wait until the run ends or is suspended; answers with this handle. Raises `TimeoutError` after `timeout`
+        seconds."""
         wait_for_end(self.get, timeout=timeout)
         return self
 
@@ -119,7 +120,8 @@ def wait_for_end(
     ceiling: float = LONGEST_POLL,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Run:
-    """Read until the run is over, at growing intervals of 10 ms to `ceiling`; raises `TimeoutError` after `timeout` seconds."""
+    """Read until the run is over, at growing intervals of 10 ms to `ceiling`; raises `TimeoutError` after `timeout`
+    seconds."""
     deadline = None if timeout is None else time.monotonic() + timeout
     interval = FIRST_POLL
     while True:

@@ -1,7 +1,8 @@
 """The four `workflow_*` tables (contract tables.md §3, 14-17).
 
-Names of tables and columns are the contract's. Columns the contract does not have are nullable and marked "ours". Nothing here changes a
-row: every state change is a guarded UPDATE in `querysets.py`, and nobody calls `.save()` on an engine row.
+Names of tables and columns are the contract's. Columns the contract does not have are nullable and marked "ours".
+Nothing here changes a row: every state change is a guarded UPDATE in `querysets.py`, and nobody calls `.save()` on an
+engine row.
 """
 
 from __future__ import annotations
@@ -80,7 +81,12 @@ class WorkflowStep(models.Model):
 
     id = text_id(primary_key=True, default=new_id, db_column="workflow_step_id", editable=False)
     run = models.ForeignKey(
-        WorkflowRun, models.CASCADE, db_column="workflow_run_id", related_name="steps", db_index=False, verbose_name=_("run")
+        WorkflowRun,
+        models.CASCADE,
+        db_column="workflow_run_id",
+        related_name="steps",
+        db_index=False,
+        verbose_name=_("run"),
     )
     step_name = models.CharField(_("step"), max_length=NAME_LENGTH)
     rpc_name = models.CharField(_("function"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
@@ -113,9 +119,7 @@ class WorkflowStep(models.Model):
         verbose_name = _("step")
         verbose_name_plural = _("steps")
         ordering = ("created_at", "id")
-        constraints = (
-            models.UniqueConstraint(fields=("run", "step_name"), name="workflow_step_run_name_unique"),
-        )
+        constraints = (models.UniqueConstraint(fields=("run", "step_name"), name="workflow_step_run_name_unique"),)
         indexes = (
             models.Index(fields=("run", "status"), name="idx_workflow_step_run_status"),
             models.Index(fields=("due_at",), name="idx_workflow_step_due", condition=Q(due_at__isnull=False)),

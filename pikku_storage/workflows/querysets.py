@@ -1,7 +1,7 @@
 """Every state change of runs and steps, each one guarded write that answers who won.
 
-A method returns `True` to the one caller whose WHERE still held; whoever gets `False` was too late and does nothing. Statuses come from
-`statuses.py`; what must happen together goes to the database's engine as one list of operations.
+A method returns `True` to the one caller whose WHERE still held; whoever gets `False` was too late and does nothing.
+Statuses come from `statuses.py`; what must happen together goes to the database's engine as one list of operations.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
     def set_status(
         self, run_id: str, status: RunStatus, *, at: datetime, output: Json, error: Json, due_at: datetime | None
     ) -> bool:
-        """Set a live run's status from outside; a terminal one stays as it is. A pass inside is shut out and starts nothing more."""
+        """Set a live run's status from outside; a terminal one stays as it is. A pass inside is shut out and starts
+        nothing more."""
         return self._set_status({}, run_id, status, at, output, error, due_at)
 
     def _set_status(
@@ -165,7 +166,8 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         return bool(self.engine.apply(self.wake_up(run_id, at))[0])
 
     def wake_up(self, run_id: str, at: datetime) -> Update:
-        """`wake` as an operation, to happen together with another one. The redrive count 0 tells the relay that this is no mere check."""
+        """`wake` as an operation, to happen together with another one. The redrive count 0 tells the relay that this is
+        no mere check."""
         return Update(
             self.model, {"id": run_id, "status": LIVE}, {"wake_token": new_token(), "due_at": at, "redrives": 0}
         )
@@ -174,7 +176,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         """Prolong a pass; `False` if it is over."""
         return self._change({"id": run_id, "pass_token": token, "status": LIVE}, pass_until=until, due_at=until)
 
-    def postpone(self, run_id: str, *, seen: datetime | None, due_at: datetime | None, redrives: int) -> bool:
+    def postpone(self, run_id: str, *, seen: datetime, due_at: datetime, redrives: int | None) -> bool:
         """Move the due time on, for the one relay that saw it (compare-and-swap)."""
         return self._change({"id": run_id, "due_at": seen, "status": LIVE}, due_at=due_at, redrives=redrives)
 
@@ -189,7 +191,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
 class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     """State changes of steps. The history row of the open attempt always moves with its step."""
 
-    # -- beginning ---------------------------------------------------------------------------------------------------------------------
+    # -- beginning -----------------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -204,7 +206,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         return self._insert(step, {"status": status.value, "due_at": due_at}, at, inside)
 
     def start(self, step: NewStep, claim: Claim, *, inside: Mapping[str, Any] | None = None) -> bool:
-        """Insert a step already `running`. With conditions on its run in `inside`, only where they hold: a pass that was lost starts nothing."""
+        """Insert a step already `running`. With conditions on its run in `inside`, only where they hold: a pass that
+        was lost starts nothing."""
         return self._insert(step, _claimed(claim, attempt=1), claim.at, inside)
 
     def add_many(self, steps: Sequence[NewStep], *, at: datetime, due_at: datetime) -> None:
@@ -241,9 +244,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
             self.bulk_create(rows)
             _history_model()._default_manager.using(self.db).bulk_create(attempts)
 
-    def _insert(
-        self, step: NewStep, state: Mapping[str, Any], at: datetime, inside: Mapping[str, Any] | None
-    ) -> bool:
+    def _insert(self, step: NewStep, state: Mapping[str, Any], at: datetime, inside: Mapping[str, Any] | None) -> bool:
         operations = [
             Insert(self.model, _row(step, state, at)),
             Insert(_history_model(), _attempt(step.id, 1, state, at)),
@@ -255,18 +256,23 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
             guard = Guard(run_model, {"id": step.run_id, **inside})
             return bool(self.engine.apply(guard, *operations)[0])
 
-    # -- claiming ----------------------------------------------------------------------------------------------------------------------
+    # -- claiming ------------------------------------------------------------------------------------------------------
 
     def claim(self, step_id: str, claim: Claim, *, seen_status: str, seen_attempt: int) -> int | None:
-        """Take a step for one worker: the number of the attempt that is now this claim's, or `None` if somebody else was faster.
+        """Take a step for one worker: the number of the attempt that is now this claim's, or `None` if somebody else
+        was faster.
 
-        A pending or scheduled attempt goes on; a failed step begins its next attempt. Both hold only while the step still is what the
-        caller saw, so of many claims one wins.
+        A pending or scheduled attempt goes on; a failed step begins its next attempt. Both hold only while the step
+        still is what the caller saw, so of many claims one wins.
         """
         if seen_status == StepStatus.FAILED:
             attempt = seen_attempt + 1
             begun = Insert(_history_model(), _attempt(step_id, attempt, _claimed(claim, attempt=attempt), claim.at))
-            where: dict[str, Any] = {"id": step_id, "status": StepStatus.FAILED.value, "current_attempt": _saw(seen_attempt)}
+            where: dict[str, Any] = {
+                "id": step_id,
+                "status": StepStatus.FAILED.value,
+                "current_attempt": _saw(seen_attempt),
+            }
             values = {**_claimed(claim, attempt=attempt), "result": None, "error": None, "updated_at": claim.at}
             return attempt if self.engine.apply(Update(self.model, where, values), begun)[0] else None
         where = {
@@ -308,7 +314,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
             Update(_history_model(), attempts, {"status": StepStatus.SCHEDULED.value, "scheduled_at": at}),
         )[0]
 
-    # -- ending ------------------------------------------------------------------------------------------------------------------------
+    # -- ending --------------------------------------------------------------------------------------------------------
 
     def succeed(
         self,
@@ -320,7 +326,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         token: str | None = None,
         wake: Update | None = None,
     ) -> bool:
-        """End the open attempt with a result; with `attempt` and `token`, only if it is that claim's. `wake` happens with it."""
+        """End the open attempt with a result; with `attempt` and `token`, only if it is that claim's. `wake` happens
+        with it."""
         values = {"status": StepStatus.SUCCEEDED.value, "result": result, "error": None, "due_at": None}
         return self._finish(step_id, values, "succeeded_at", at, attempt, token, wake)
 
@@ -338,7 +345,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     ) -> bool:
         """End the open attempt with an error. `retry_at` is when the next one is due, `None` if this was the last.
 
-        With `seen_due`, only while the lease is the one the caller saw (the relay's guard against a worker that renewed it).
+        With `seen_due`, only while the lease is the one the caller saw (the relay's guard against a worker that renewed
+        it).
         """
         values = {"status": StepStatus.FAILED.value, "result": None, "error": error, "due_at": retry_at}
         return self._finish(step_id, values, "failed_at", at, attempt, token, wake, seen_due)
@@ -366,7 +374,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     def begin_retry(
         self, step_id: str, *, seen_attempt: int, at: datetime, due_at: datetime | None, claim: Claim | None = None
     ) -> bool:
-        """Begin the next attempt of a failed step: pending, or running under `claim` (contract `createRetryAttempt`)."""
+        """Begin the next attempt of a failed step: pending, or running under `claim` (contract
+        `createRetryAttempt`)."""
         attempt = seen_attempt + 1
         pending = {"status": StepStatus.PENDING.value, "due_at": due_at, "current_attempt": attempt}
         state = pending if claim is None else _claimed(claim, attempt=attempt)
@@ -378,7 +387,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
             )[0]
         )
 
-    # -- looking after -----------------------------------------------------------------------------------------------------------------
+    # -- looking after -------------------------------------------------------------------------------------------------
 
     def postpone(self, step_id: str, *, seen: datetime | None, due_at: datetime | None, redrives: int) -> bool:
         """Move the due time on, for the one relay that saw it (compare-and-swap)."""
@@ -425,7 +434,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         return bool(moved)
 
     def _mend_history(self, step_id: str, attempt: int | None, attempt_values: Mapping[str, Any], at: datetime) -> None:
-        """The attempt's row was missing: another program lost it, or a crash on an engine without transactions came between."""
+        """The attempt's row was missing: another program lost it, or a crash on an engine without transactions came
+        between."""
         if attempt is None:
             attempt = self.filter(pk=step_id).values_list("current_attempt", flat=True).get() or 1
         values = {**_attempt(step_id, attempt, {}, at), **attempt_values}

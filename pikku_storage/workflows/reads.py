@@ -37,9 +37,7 @@ def run_history(using: str, run_id: str) -> list[HistoryEntry]:
     for row in rows:
         counts[row["step_id"]] += 1
         values: dict[str, Any] = {name.removeprefix("step__"): value for name, value in row.items()}
-        entries.append(
-            HistoryEntry(**values, attempt_count=counts[row["step_id"]], updated_at=row["created_at"])
-        )
+        entries.append(HistoryEntry(**values, attempt_count=counts[row["step_id"]], updated_at=row["created_at"]))
     return entries
 
 
@@ -59,10 +57,7 @@ def step_details(using: str, run_id: str) -> list[StepDetail]:
         for name in names:
             if row[name] is not None and (name not in latest or row[name] > latest[name]):
                 latest[name] = row[name]
-    return [
-        StepDetail(step=step, **{name: stamps[step.step_id].get(name) for name in names})  # type: ignore[arg-type]
-        for step in steps
-    ]
+    return [StepDetail(step=step, **{name: stamps[step.step_id].get(name) for name in names}) for step in steps]
 
 
 def summarise(history: list[HistoryEntry]) -> tuple[StepSummary, ...]:
@@ -89,5 +84,3 @@ def version(using: str, workflow_name: str, graph_hash: str) -> Version | None:
         .first()
     )
     return None if row is None else Version(**row)
-
-

@@ -15,9 +15,11 @@ EXPONENTIAL_CEILING_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`retries` extra attempts, so `retries + 1` in all; a fixed delay, or one that doubles from a second to ten minutes.
+    """`retries` extra attempts, so `retries + 1` in all; a fixed delay, or one that doubles from a second to ten
+    minutes.
 
-    `delay` is kept as the text that the `retry_delay` column holds: `"exponential"`, `"500"` (milliseconds), `"15s"`, or `None`.
+    `delay` is kept as the text that the `retry_delay` column holds: `"exponential"`, `"500"` (milliseconds), `"15s"`,
+    or `None`.
     """
 
     retries: int | None = None
@@ -26,12 +28,20 @@ class RetryPolicy:
     @classmethod
     def of(cls, retries: int | None, delay: Duration | None) -> RetryPolicy:
         """A policy from what a user wrote; raises `ValueError` for what is no number of retries or no duration."""
-        if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
+        if retries is not None and (type(retries) is not int or retries < 0):
             raise ValueError(f"retries must be a whole number of at least 0, not {retries!r}")
         if delay is not None and delay != EXPONENTIAL:
             milliseconds = to_milliseconds(delay)
-            delay = delay if isinstance(delay, str) else str(milliseconds)
-        return cls(retries, delay)
+            return cls(retries, delay if isinstance(delay, str) else str(milliseconds))
+        return cls(retries, None if delay is None else EXPONENTIAL)
+
+    def overridden(self, retries: int | None, delay: Duration | None) -> RetryPolicy:
+        """This policy with what is given put in its place; raises `ValueError` as `of`."""
+        given = RetryPolicy.of(retries, delay)
+        return RetryPolicy(
+            self.retries if given.retries is None else given.retries,
+            self.delay if given.delay is None else given.delay,
+        )
 
     @property
     def max_attempts(self) -> int:

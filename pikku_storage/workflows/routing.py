@@ -11,7 +11,8 @@ RELAY_ENTRY = "pikku-relay"
 
 
 def configure(app: Celery) -> None:
-    """Make `app` carry workflows: their queue, the relay's beat entry, JSON only. What the project has set already is kept.
+    """Make `app` carry workflows: their queue, the relay's beat entry, JSON only. What the project has set already is
+    kept.
 
     Call it after `app.config_from_object(…)`:
 

@@ -31,7 +31,8 @@ class WorkflowRunService(AsyncTwins):
         offset: int = 0,
         before: tuple[datetime, str] | None = None,
     ) -> list[Run]:
-        """Runs, the newest first. `before` is the `(created_at, id)` of the last run seen: pages by key cost the same however deep."""
+        """Runs, the newest first. `before` is the `(created_at, id)` of the last run seen: pages by key cost the same
+        however deep."""
         filters = {"workflow": workflow_name, "status": status, "owner_id": owner_id}
         runs = WorkflowRun.objects.using(self.using).filter(
             **{name: value for name, value in filters.items() if value is not None}
@@ -72,7 +73,8 @@ class WorkflowRunService(AsyncTwins):
         return reads.version(self.using, name, graph_hash)
 
     def delete_run(self, run_id: str) -> bool:
-        """Delete a run with its steps and attempts; whether there was one. Children go first, so that a crash leaves no orphan."""
+        """Delete a run with its steps and attempts; whether there was one. Children go first, so that a crash leaves no
+        orphan."""
         step_ids = list(WorkflowStep.objects.using(self.using).filter(run_id=run_id).values_list("id", flat=True))
         for start in range(0, len(step_ids), 500):
             batch = step_ids[start : start + 500]

@@ -50,14 +50,15 @@ _stored_versions: set[tuple[str, str, str]] = set()
 class WorkflowService(AsyncTwins):
     """Starts, drives and records workflows.
 
-    `using` picks a database alias, `worker` is the name that attempts are recorded under. Methods that change something answer whether
-    they did: `False` means that another caller was faster or that the row's status does not allow it, and nothing was written.
+    `using` picks a database alias, `worker` is the name that attempts are recorded under. Methods that change something
+    answer whether they did: `False` means that another caller was faster or that the row's status does not allow it,
+    and nothing was written.
     """
 
     def __init__(self, using: str | None = None, worker: str | None = None) -> None:
         self._runtime = Runtime(using, worker)
 
-    # -- starting and driving ----------------------------------------------------------------------------------------------------------
+    # -- starting and driving ------------------------------------------------------------------------------------------
 
     def start_workflow(
         self,
@@ -72,8 +73,8 @@ class WorkflowService(AsyncTwins):
     ) -> WorkflowRunHandle:
         """Store a run and hand it to the workers; with `inline`, or without a dispatcher, carry it out here.
 
-        An inline run that fails raises `WorkflowRunFailedError`, whose `run_id` names it. Raises `WorkflowNotFoundError`,
-        `WorkflowInputError` and `PayloadError` before anything is stored.
+        An inline run that fails raises `WorkflowRunFailedError`, whose `run_id` names it. Raises
+        `WorkflowNotFoundError`, `WorkflowInputError` and `PayloadError` before anything is stored.
         """
         if inline or self._runtime.dispatcher is None:
             handle = self.run_inline(
@@ -98,7 +99,8 @@ class WorkflowService(AsyncTwins):
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
     ) -> WorkflowRunHandle:
-        """Carry a run out in this process, to its end. Answers also when it failed; see `start_workflow` for what it raises."""
+        """Carry a run out in this process, to its end. Answers also when it failed; see `start_workflow` for what it
+        raises."""
         values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=True)
         at, token = values["created_at"], new_token()
         until = self._runtime.lease_end(at)
@@ -128,14 +130,17 @@ class WorkflowService(AsyncTwins):
     run_workflow_job = orchestrate_workflow
 
     def execute_workflow_step(self, run_id: str, step_name: str, rpc_name: str | None = None) -> None:
-        """Claim and carry out a queued step, and the run after it if that was what it waited for (contract services.md §1.6).
+        """Claim and carry out a queued step, and the run after it if that was what it waited for (contract services.md
+        §1.6).
 
-        What cannot be claimed is left alone. `rpc_name`, if given, must be the row's own: `WorkflowStepFunctionMismatchError`.
+        What cannot be claimed is left alone. `rpc_name`, if given, must be the row's own:
+        `WorkflowStepFunctionMismatchError`.
         """
         execute_step(self._runtime, run_id, step_name, rpc_name)
 
     def resume_workflow(self, run_id: str) -> bool:
-        """Look at a run again, now; `False` for one that is terminal or unknown. Steps whose messages may be lost are sent again."""
+        """Look at a run again, now; `False` for one that is terminal or unknown. Steps whose messages may be lost are
+        sent again."""
         if not self._runtime.runs.wake(run_id, at=self._runtime.now()):
             return False
         waiting = [StepStatus.PENDING, StepStatus.SCHEDULED]
@@ -158,9 +163,10 @@ class WorkflowService(AsyncTwins):
     def retry_run(self, run_id: str) -> WorkflowRunHandle:
         """Try again what failed.
 
-        Of a live run, every step that waits for its retry gets it now, and the handle is the same run's. A failed or cancelled run
-        never changes again, so a new run takes over the results of the steps that succeeded and goes on from there; its `wire.retryOf`
-        names the old one. Raises `WorkflowRunNotFoundError`, and `WorkflowError` for a completed run.
+        Of a live run, every step that waits for its retry gets it now, and the handle is the same run's. A failed or
+        cancelled run never changes again, so a new run takes over the results of the steps that succeeded and goes on
+        from there; its `wire.retryOf` names the old one. Raises `WorkflowRunNotFoundError`, and `WorkflowError` for a
+        completed run.
         """
         run = self._runtime.read_run(run_id)
         if run is None:
@@ -180,8 +186,9 @@ class WorkflowService(AsyncTwins):
         return WorkflowRunHandle(self, run_id, created=False)
 
     def relay(self, *, limit: int = 100) -> list[str]:
-        """One round of the relay: due sleeps, retries, undispatched steps, expired leases, stalled runs, in batches of `limit`, until
-        nothing is due. Safe from any number of processes. Answers with the ids of the runs it drove on."""
+        """One round of the relay: due sleeps, retries, undispatched steps, expired leases, stalled runs, in batches of
+        `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it drove
+        on."""
         driven: dict[str, None] = {}
         for relay in (relay_steps, relay_runs):
             # Whatever was seen to is no longer due, so a round ends; the bound is for rows that cannot be seen to.
@@ -200,7 +207,7 @@ class WorkflowService(AsyncTwins):
         """The relay's half that looks at runs; one batch."""
         return relay_runs(self._runtime, limit=limit)
 
-    # -- runs --------------------------------------------------------------------------------------------------------------------------
+    # -- runs ----------------------------------------------------------------------------------------------------------
 
     def create_run(
         self,
@@ -246,7 +253,8 @@ class WorkflowService(AsyncTwins):
         return self._set_status(run_id, RunStatus(status), to_json(output, root="$output"), _error_json(error))
 
     def get_run_status(self, run_id: str) -> RunReport | None:
-        """What a caller may know: status, output of a completed run, the error's message, steps; `None` for an unknown run."""
+        """What a caller may know: status, output of a completed run, the error's message, steps; `None` for an unknown
+        run."""
         run = self._runtime.read_run(run_id)
         if run is None:
             return None
@@ -275,7 +283,8 @@ class WorkflowService(AsyncTwins):
         return None if timeline is None else reconstruct_state_at(timeline, at)
 
     def update_run_state(self, run_id: str, key: str, value: Any) -> bool:
-        """Set one key of the run's state, merged in the database: concurrent writers of different keys never lose each other."""
+        """Set one key of the run's state, merged in the database: concurrent writers of different keys never lose each
+        other."""
         plain = to_json_object({key: value}, root="$state")[key]
         return self._runtime.runs.merge_state(run_id, key, plain, at=self._runtime.now())
 
@@ -283,7 +292,7 @@ class WorkflowService(AsyncTwins):
         """The run's state; empty for an unknown run."""
         return self._runtime.read_state(run_id)
 
-    # -- steps -------------------------------------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------------------
 
     def insert_step_state(
         self,
@@ -296,7 +305,8 @@ class WorkflowService(AsyncTwins):
         retry_delay: Duration | None = None,
         from_step_name: str | None = None,
     ) -> StepState:
-        """Store a pending step, attempt 1. A second one of that name raises `IntegrityError`, and so does an unknown run."""
+        """Store a pending step, attempt 1. A second one of that name raises `IntegrityError`, and so does an unknown
+        run."""
         policy = RetryPolicy.of(retries, retry_delay)
         at = self._runtime.now()
         step = NewStep(
@@ -324,7 +334,8 @@ class WorkflowService(AsyncTwins):
         return self._runtime.read_steps(run_id)
 
     def claim_step(self, run_id: str, step_name: str, rpc_name: str | None = None) -> StepState | None:
-        """Take a step: running, under a lease of this caller, as its `claim_token` shows; `None` if there is nothing to take.
+        """Take a step: running, under a lease of this caller, as its `claim_token` shows; `None` if there is nothing to
+        take.
 
         Of any number of callers one wins (contract services.md §1.5). Raises `StepNotFoundError`,
         `WorkflowStepFunctionMismatchError`.
@@ -347,9 +358,7 @@ class WorkflowService(AsyncTwins):
     ) -> bool:
         """The step succeeded. With `attempt` and `claim_token` only that claim's outcome counts."""
         plain = to_json(result, root="$result")
-        return self._runtime.steps.succeed(
-            step_id, plain, at=self._runtime.now(), attempt=attempt, token=claim_token
-        )
+        return self._runtime.steps.succeed(step_id, plain, at=self._runtime.now(), attempt=attempt, token=claim_token)
 
     def set_step_error(
         self,
@@ -359,7 +368,8 @@ class WorkflowService(AsyncTwins):
         attempt: int | None = None,
         claim_token: str | None = None,
     ) -> bool:
-        """The step failed; stored as `{message, stack, code}`. With `attempt` and `claim_token` only that claim's outcome counts."""
+        """The step failed; stored as `{message, stack, code}`. With `attempt` and `claim_token` only that claim's
+        outcome counts."""
         return self._runtime.steps.fail(
             step_id, _error_json(error), at=self._runtime.now(), attempt=attempt, token=claim_token
         )
@@ -422,7 +432,7 @@ class WorkflowService(AsyncTwins):
             branch_keys={step.step_name: step.branch_taken for step in succeeded if step.branch_taken is not None},
         )
 
-    # -- versions ----------------------------------------------------------------------------------------------------------------------
+    # -- versions ------------------------------------------------------------------------------------------------------
 
     def upsert_workflow_version(
         self, name: str, graph_hash: str, graph: Any, source: str, status: str = VersionStatus.ACTIVE
@@ -443,7 +453,7 @@ class WorkflowService(AsyncTwins):
         """A stored version, or `None`."""
         return reads.version(self._runtime.using, name, graph_hash)
 
-    # -- helpers -----------------------------------------------------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _new_run(
         self,
@@ -506,15 +516,17 @@ class WorkflowService(AsyncTwins):
 
 def _keyed_id(name: str, idempotency_key: str) -> str:
     """The run's id is made from the key, so its primary key is what makes the key unique, on every database."""
-    if not isinstance(idempotency_key, str) or not 0 < len(idempotency_key) <= 255:
+    if not 0 < len(idempotency_key) <= 255:
         raise WorkflowInputError(f"An idempotency key is a text of 1 to 255 characters, not {idempotency_key!r}")
     to_json(idempotency_key, root="$idempotency_key")
     return derived_id("idempotency", name, idempotency_key)
 
 
 def _owner_id(owner: Any) -> str | None:
-    if owner is None or isinstance(owner, str):
+    if isinstance(owner, str):
         return owner or None
+    if owner is None:
+        return None
     primary_key = getattr(owner, "pk", owner)
     if primary_key is None:
         raise WorkflowInputError(f"The owner {owner!r} has no primary key; save the user first, or pass an id as text")

@@ -1,6 +1,7 @@
 """Statuses of runs and steps, and the only transitions there are.
 
-`querysets.py` builds the WHERE of each guarded UPDATE from these tables, so a row cannot take a way that is not drawn here.
+`querysets.py` builds the WHERE of each guarded UPDATE from these tables, so a row cannot take a way that is not drawn
+here.
 """
 
 from __future__ import annotations
@@ -47,9 +48,7 @@ RUN_TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
 """Status → statuses a run may take next. Terminal statuses are never left."""
 
 STEP_TRANSITIONS: dict[StepStatus, frozenset[StepStatus]] = {
-    StepStatus.PENDING: frozenset(
-        {StepStatus.SCHEDULED, StepStatus.RUNNING, StepStatus.SUCCEEDED, StepStatus.FAILED}
-    ),
+    StepStatus.PENDING: frozenset({StepStatus.SCHEDULED, StepStatus.RUNNING, StepStatus.SUCCEEDED, StepStatus.FAILED}),
     StepStatus.SCHEDULED: frozenset({StepStatus.RUNNING, StepStatus.SUCCEEDED, StepStatus.FAILED}),
     StepStatus.RUNNING: frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED}),
     StepStatus.SUCCEEDED: frozenset(),

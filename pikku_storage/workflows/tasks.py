@@ -1,4 +1,5 @@
-"""Celery tasks. Messages carry ids only; what to do is read from the database, and a claim there makes a second delivery harmless."""
+"""Celery tasks. Messages carry ids only; what to do is read from the database, and a claim there makes a second
+delivery harmless."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class ReconstructedStep:
 class ReconstructedState:
     """A run as it was after event `seq` (-1 and no time: before everything).
 
-    `path` has the steps in the order they were first seen, `results` those of steps that have succeeded by then, and `phase` is
-    `pending`, `running`, `failed` or `idle`.
+    `path` has the steps in the order they were first seen, `results` those of steps that have succeeded by then, and
+    `phase` is `pending`, `running`, `failed` or `idle`.
     """
 
     seq: int

@@ -33,9 +33,11 @@ class Target:
 def attempt_step(
     runtime: Runtime, run: Run, step: StepState, claim: Claim, target: Target, *, wakes: bool = False
 ) -> StepState | None:
-    """Carry out the claimed attempt of `step`; answers with the step as it is afterwards, or `None` if the outcome came too late.
+    """Carry out the claimed attempt of `step`; answers with the step as it is afterwards, or `None` if the outcome came
+    too late.
 
-    A failed step whose `due_at` is set has attempts left, and that is when the next one is due. `wakes`: a settled step wakes its run.
+    A failed step whose `due_at` is set has attempts left, and that is when the next one is due. `wakes`: a settled step
+    wakes its run.
     """
     context = StepContext(
         run_id=run.id,

@@ -36,7 +36,8 @@ class Outcome:
 def call(func: Callable[..., Any], data: dict[str, Json], context: StepContext, timeout_ms: int | None) -> Outcome:
     """Run a step function with `data` as its keyword arguments; whatever it raises becomes the outcome.
 
-    Only the end of the whole process passes through: `KeyboardInterrupt`, and a worker's own subclasses of `SystemExit`.
+    Only the end of the whole process passes through: `KeyboardInterrupt`, and a worker's own subclasses of
+    `SystemExit`.
     """
     token = running_step.set(context)
     try:
@@ -97,8 +98,8 @@ def _alarm(timeout_ms: int) -> Iterator[None]:
 
 
 def _in_thread(work: Callable[[], Any], timeout_ms: int) -> Any:
-    """Elsewhere than in the main thread nothing can be interrupted: the attempt ends at the limit, and what the function does
-    afterwards is ignored."""
+    """Elsewhere than in the main thread nothing can be interrupted: the attempt ends at the limit, and what the
+    function does afterwards is ignored."""
     ended: list[tuple[bool, Any]] = []
     context = contextvars.copy_context()
 

@@ -1,7 +1,7 @@
 """Keeping leases alive while user code runs.
 
-One daemon thread per process renews what is registered, three times per lease, with a connection of its own that it closes after each
-round. It starts with the first lease that lives long enough to need it.
+One daemon thread per process renews what is registered, three times per lease, with a connection of its own that it
+closes after each round. It starts with the first lease that lives long enough to need it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class LeaseKeeper:
             for key, renew in list(self._kept.items()):
                 try:
                     if not renew():
-                        logger.warning("A lease is lost: its work was cancelled, or taken over because renewing it came too late")
+                        logger.warning(
+                            "A lease is lost: its work was cancelled, or taken over because renewing it came too late"
+                        )
                         self._kept.pop(key, None)
                 except DatabaseError:
                     logger.warning("A lease could not be renewed; trying again", exc_info=True)

@@ -46,8 +46,9 @@ class _Waits:
 def drive(runtime: Runtime, run_id: str, *, token: str | None = None, inline: bool = False) -> None:
     """Carry a run on as far as it goes; return at once if another worker is inside, which sees every wake-up.
 
-    `token` is the pass the caller is inside already (a run created that way). Raises `PikkuMissingMetaError` for a run of a workflow that
-    is not registered, after suspending it, and `WorkflowDispatchException` if steps could not be dispatched, after leaving properly.
+    `token` is the pass the caller is inside already (a run created that way). Raises `PikkuMissingMetaError` for a run
+    of a workflow that is not registered, after suspending it, and `WorkflowDispatchException` if steps could not be
+    dispatched, after leaving properly.
     """
     if token is None:
         token = new_token()

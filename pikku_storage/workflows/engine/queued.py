@@ -31,7 +31,8 @@ def claim_step(
 ) -> tuple[StepState, Claim] | None:
     """Take a step for this worker, or `None` if there is nothing to do (contract services.md §1.5).
 
-    Raises `StepNotFoundError`, and `WorkflowStepFunctionMismatchError` if the message names another function than the row.
+    Raises `StepNotFoundError`, and `WorkflowStepFunctionMismatchError` if the message names another function than the
+    row.
     """
     step = runtime.read_step(run_id, step_name)
     if step is None:
@@ -53,9 +54,9 @@ def claim_seen(runtime: Runtime, step: StepState) -> tuple[StepState, Claim] | N
 def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | None = None) -> None:
     """Claim and carry out a queued step, then the run if that was what it waited for.
 
-    Six statements beside what the run itself needs: read step, read run, claim (step and history), outcome (step, history and, for a
-    step on its own, the run's wake-up). A message is only a hint, so what it says is read again; that is what the two reads are for.
-    A duplicate costs the reads.
+    Six statements beside what the run itself needs: read step, read run, claim (step and history), outcome (step,
+    history and, for a step on its own, the run's wake-up). A message is only a hint, so what it says is read again;
+    that is what the two reads are for. A duplicate costs the reads.
     """
     step = runtime.read_step(run_id, step_name)
     run = runtime.read_run(run_id)
@@ -86,8 +87,8 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
 def follow(runtime: Runtime, step: StepState, *, drives: bool = True) -> None:
     """What comes after an attempt of a queued step: its retry's message, or the run, if nothing else is open.
 
-    Whoever finishes a step of a fan-out asks whether any of its group is still unsettled. Two may both find none and wake the run twice,
-    but none can miss it, and there is no counter to get wrong.
+    Whoever finishes a step of a fan-out asks whether any of its group is still unsettled. Two may both find none and
+    wake the run twice, but none can miss it, and there is no counter to get wrong.
     """
     if not step.is_settled:
         if step.due_at is not None:

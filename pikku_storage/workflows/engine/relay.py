@@ -1,6 +1,8 @@
-"""The relay: finds what is due and sees to it, so that no lost message, worker or broker costs more than time (engine.md §1).
+"""The relay: finds what is due and sees to it, so that no lost message, worker or broker costs more than time
+(engine.md §1).
 
-Any number of relays may run at once: to act on a row a relay first moves its due time on by compare-and-swap, and one wins.
+Any number of relays may run at once: to act on a row a relay first moves its due time on by compare-and-swap, and one
+wins.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db import DatabaseError
@@ -29,16 +32,12 @@ BATCH = 100
 def relay_steps(runtime: Runtime, *, limit: int = BATCH) -> list[str]:
     """See to the steps that are due, oldest first; answers with the ids of the runs that were driven on."""
     now = runtime.now()
-    rows = (
-        runtime.steps.filter(due_at__lte=now)
-        .order_by("due_at")
-        .values(*StepState.COLUMNS, "run__status")[:limit]
-    )
+    rows = runtime.steps.filter(due_at__lte=now).order_by("due_at").values(*StepState.COLUMNS, "run__status")[:limit]
     woken: dict[str, None] = {}
     for row in rows:
         run_status = row.pop("run__status")
         step = StepState.from_row(row)
-        if _safely(step.run_id, lambda step=step, status=run_status: _see_to_step(runtime, step, status, now, woken)):
+        if _safely(step.run_id, partial(_see_to_step, runtime, step, run_status, now, woken)):
             woken[step.run_id] = None
     return list(woken)
 
@@ -51,7 +50,7 @@ def relay_runs(runtime: Runtime, *, limit: int = BATCH) -> list[str]:
         .order_by("due_at")
         .values("id", "status", "due_at", "redrives", "pass_token")[:limit]
     )
-    return [row["id"] for row in rows if _safely(row["id"], lambda row=row: _see_to_run(runtime, row, now))]
+    return [row["id"] for row in rows if _safely(row["id"], partial(_see_to_run, runtime, row, now))]
 
 
 def _safely(run_id: str, action: Callable[[], bool]) -> bool:
@@ -65,9 +64,7 @@ def _safely(run_id: str, action: Callable[[], bool]) -> bool:
         return False
 
 
-def _see_to_step(
-    runtime: Runtime, step: StepState, run_status: str, now: datetime, woken: dict[str, None]
-) -> bool:
+def _see_to_step(runtime: Runtime, step: StepState, run_status: str, now: datetime, woken: dict[str, None]) -> bool:
     is_over = run_status in TERMINAL_RUN_STATUSES
     if step.status == StepStatus.RUNNING:
         return _reclaim(runtime, step, is_over=is_over)
@@ -110,9 +107,12 @@ def _reclaim(runtime: Runtime, step: StepState, *, is_over: bool) -> bool:
     )
     if after is None or is_over:
         return False
-    logger.warning("Attempt %s of step %s of run %s: %s", step.attempt_count, step.step_name, step.run_id, error["message"])
+    logger.warning(
+        "Attempt %s of step %s of run %s: %s", step.attempt_count, step.step_name, step.run_id, error["message"]
+    )
     if step.queue is None and not after.is_settled:
-        # Its next attempt belongs to a pass, which may be as dead as the attempt; the step's own due time brings the next one.
+        # Its next attempt belongs to a pass, which may be as dead as the attempt; the step's own due time brings the
+        # next one.
         runtime.hint(runtime.message(step.run_id, delay=None if after.due_at is None else after.due_at - runtime.now()))
         return True
     follow(runtime, after, drives=False)

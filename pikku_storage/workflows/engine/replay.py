@@ -1,4 +1,5 @@
-"""One pass through a workflow's body: recorded steps answer, new ones are begun, and the body leaves where it must wait."""
+"""One pass through a workflow's body: recorded steps answer, new ones are begun, and the body leaves where it must
+wait."""
 
 from __future__ import annotations
 
@@ -65,12 +66,14 @@ class Replay:
         self._repeats: Counter[str] = Counter()
         self._from: str | None = None
 
-    # -- names -------------------------------------------------------------------------------------------------------------------------
+    # -- names ---------------------------------------------------------------------------------------------------------
 
     def next_name(self, base: object) -> str:
         """The name of this reach of `base`: bare the first time, `base#1` the second (contract services.md §1.3)."""
         if not isinstance(base, str) or not 0 < len(base) <= _LONGEST_BASE_NAME:
-            raise WorkflowStepNameNotString(f"A step's name is a text of 1 to {_LONGEST_BASE_NAME} characters, not {base!r}")
+            raise WorkflowStepNameNotString(
+                f"A step's name is a text of 1 to {_LONGEST_BASE_NAME} characters, not {base!r}"
+            )
         name = base
         # A body may itself use "a#1" as a name: then the second "a" is "a#2".
         while name in self._used:
@@ -79,10 +82,11 @@ class Replay:
         self._used.add(name)
         return name
 
-    # -- calls -------------------------------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
 
     def settle(self, calls: Sequence[Call]) -> list[Json]:
-        """The results of these steps, in order. Begins what is new, waits for what is not settled, raises the first failure."""
+        """The results of these steps, in order. Begins what is new, waits for what is not settled, raises the first
+        failure."""
         if not calls:
             return []
         for call in calls:
@@ -102,7 +106,8 @@ class Replay:
         return [self._result(call) for call in calls]
 
     def _is_queued(self, call: Call) -> bool:
-        # A step stays where it was first put: a run may be started inline and be carried on by a worker, or the other way round.
+        # A step stays where it was first put: a run may be started inline and be carried on by a worker, or the other
+        # way round.
         recorded = self._steps.get(call.name)
         return not self.inline and (call.queue if recorded is None else recorded.queue) is not None
 
@@ -163,9 +168,9 @@ class Replay:
         while step is None or not step.is_settled:
             if step is not None and step.status == StepStatus.RUNNING:
                 return self._wait()
-            if step is not None and step.due_at is not None and step.status == StepStatus.FAILED:
-                if not self._wait_until(step.due_at):
-                    return None
+            retry_at = step.due_at if step is not None and step.status == StepStatus.FAILED else None
+            if retry_at is not None and not self._wait_until(retry_at):
+                return None
             claim = self.runtime.claim()
             if step is None:
                 new = self._new_step(call)
@@ -206,7 +211,7 @@ class Replay:
             group=call.group,
         )
 
-    # -- waiting -----------------------------------------------------------------------------------------------------------------------
+    # -- waiting -------------------------------------------------------------------------------------------------------
 
     def sleep(self, name: str, milliseconds: int) -> None:
         """A delay as a row with a wake-up time."""
@@ -259,12 +264,13 @@ class Replay:
             self.wait_until = until
 
     def queue_of(self, function: FunctionDefinition[..., object], *, in_group: bool) -> str | None:
-        """The queue of the function's own message; `None` if its step runs here. Items of a fan-out always spread over the workers."""
+        """The queue of the function's own message; `None` if its step runs here. Items of a fan-out always spread over
+        the workers."""
         if self.inline or not (function.queued or in_group):
             return None
         return function.queue or settings.QUEUE
 
-    # -- state -------------------------------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @cached_property
     def stored_state(self) -> dict[str, Json]:
@@ -278,7 +284,8 @@ class Replay:
         self.state_writes.clear()
 
     def _reach(self, recorded: bool) -> None:
-        """Before a step that was recorded earlier, what the body set has been written already: once, not on every replay."""
+        """Before a step that was recorded earlier, what the body set has been written already: once, not on every
+        replay."""
         if recorded:
             self.state_writes.clear()
         else:
@@ -316,5 +323,3 @@ def _pending(step: NewStep, at: datetime, due_at: datetime | None) -> StepState:
         created_at=at,
         updated_at=at,
     )
-
-

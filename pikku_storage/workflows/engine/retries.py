@@ -12,8 +12,8 @@ from pikku_storage.workflows.statuses import RunStatus, StepStatus
 def copy_for_retry(runtime: Runtime, run: Run, *, run_id: str) -> str:
     """A new run that has the old one's input, state and results up to its first failed step; answers with its id.
 
-    What came after that step (the body's own undoing, for example) is not taken over, but for the finished items of the failed step's
-    fan-out.
+    What came after that step (the body's own undoing, for example) is not taken over, but for the finished items of the
+    failed step's fan-out.
     """
     at = runtime.now()
     values = {

@@ -13,8 +13,8 @@ from django.db import router, transaction
 
 from pikku_storage.conf import settings
 from pikku_storage.db import Engine, engine
-from pikku_storage.json import Json
 from pikku_storage.exceptions import WorkflowDispatchException
+from pikku_storage.json import Json
 from pikku_storage.workflows.dispatch import Dispatcher, Message, dispatcher
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.querysets import Claim, RunQuerySet, StepQuerySet
@@ -92,7 +92,7 @@ class Runtime:
         state: dict[str, Json] | None = self.runs.filter(pk=run_id).values_list("state", flat=True).first()
         return state or {}
 
-    # -- messages ----------------------------------------------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------------------------------
 
     def message(
         self, run_id: str, step_name: str | None = None, *, queue: str | None = None, delay: timedelta | None = None
