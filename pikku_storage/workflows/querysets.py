@@ -29,7 +29,12 @@ from pikku_storage.workflows.statuses import (
 )
 
 if TYPE_CHECKING:
-    from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+    from pikku_storage.workflows.models import (
+        WorkflowRun,  # noqa: F401 - named in a base class as text, which ruff does not see
+        WorkflowStep,
+        WorkflowStepHistory,
+        WorkflowVersion,  # noqa: F401 - as above
+    )
 
 Row = TypeVar("Row", bound=models.Model)
 

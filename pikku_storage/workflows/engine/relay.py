@@ -50,7 +50,7 @@ def relay_runs(runtime: Runtime, *, limit: int = BATCH) -> list[str]:
         .order_by("due_at")
         .values("id", "status", "due_at", "redrives", "pass_token")[:limit]
     )
-    return [row["id"] for row in rows if _safely(row["id"], partial(_see_to_run, runtime, row, now))]
+    return [row["id"] for row in rows if _safely(row["id"], partial(_see_to_run, runtime, dict(row), now))]
 
 
 def _safely(run_id: str, action: Callable[[], bool]) -> bool:
