@@ -1,0 +1,134 @@
+"""What must hold of stored runs at any moment (engine.md §6). Reads only; used by tests and by operators on a live
+database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise
+
+from pikku_storage.conf import settings
+from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.models import WorkflowStepHistory
+from pikku_storage.workflows.records import StepState
+from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES, TERMINAL_RUN_STATUSES, RunStatus, StepStatus
+
+BATCH = 200
+_STAMPS = ("created_at", "scheduled_at", "running_at", "succeeded_at", "failed_at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """Something that must never be. `rule` is a short name that stays the same, `detail` says what was found."""
+
+    rule: str
+    run_id: str
+    step_name: str | None
+    detail: str
+
+    def __str__(self) -> str:
+        where = f"run {self.run_id}" if self.step_name is None else f"run {self.run_id}, step {self.step_name!r}"
+        return f"{self.rule}: {where}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    step_id: str
+    attempt: int | None
+    status: str
+    stamps: dict[str, datetime | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    id: str
+    status: str
+    due_at: datetime | None
+    pass_token: str | None
+    pass_until: datetime | None
+
+
+def find_violations(using: str | None = None, run_ids: Iterable[str] | None = None) -> Iterator[Violation]:
+    """Check all runs, or these, in batches. A database that workers are writing to may show a row between two reads:
+    ask twice."""
+    runtime = Runtime(using)
+    wanted = None if run_ids is None else list(run_ids)
+    last = ""
+    while True:
+        runs = runtime.runs.filter(pk__gt=last).order_by("pk")
+        if wanted is not None:
+            runs = runs.filter(pk__in=wanted)
+        batch = [_Run(**row) for row in runs.values("id", "status", "due_at", "pass_token", "pass_until")[:BATCH]]
+        if not batch:
+            return
+        yield from _check_batch(runtime, batch)
+        last = batch[-1].id
+
+
+def _check_batch(runtime: Runtime, runs: list[_Run]) -> Iterator[Violation]:
+    now = runtime.now()
+    ids = [run.id for run in runs]
+    steps = runtime.steps.filter(run_id__in=ids).order_by("run_id", "created_at", "id")
+    by_run = {
+        run_id: [StepState.from_row(row) for row in rows]
+        for run_id, rows in groupby(steps.values(*StepState.COLUMNS), key=lambda row: row["run_id"])
+    }
+    history = (
+        WorkflowStepHistory._default_manager.using(runtime.using)
+        .filter(step__run_id__in=ids)
+        .order_by("step_id", "attempt")
+        .values("step_id", "attempt", "status", *_STAMPS)
+    )
+    attempts: dict[str, list[_Attempt]] = {}
+    for row in history:
+        stamps = {name: row[name] for name in _STAMPS}
+        entry = _Attempt(step_id=row["step_id"], attempt=row["attempt"], status=row["status"], stamps=stamps)
+        attempts.setdefault(entry.step_id, []).append(entry)
+    for run in runs:
+        yield from _check_run(run, by_run.get(run.id, []), now)
+        for step in by_run.get(run.id, []):
+            for rule, detail in _check_step(step, attempts.get(step.step_id, [])):
+                yield Violation(rule=rule, run_id=run.id, step_name=step.step_name, detail=detail)
+
+
+def _check_run(run: _Run, steps: list[StepState], now: datetime) -> Iterator[Violation]:
+    def violation(rule: str, detail: str, step_name: str | None = None) -> Violation:
+        return Violation(rule=rule, run_id=run.id, step_name=step_name, detail=detail)
+
+    is_live = run.status in LIVE_RUN_STATUSES
+    if (run.pass_token is None) != (run.pass_until is None):
+        yield violation("pass-lease", "a pass without a lease, or a lease without a pass")
+    if run.pass_token is not None and not is_live:
+        yield violation("terminal-run-entered", f"a pass is inside although the run is {run.status}")
+    if is_live and run.status != RunStatus.SUSPENDED and run.due_at is None and not any(s.due_at for s in steps):
+        yield violation("stuck-run", "nothing of this live run will ever be due")
+    if run.status in TERMINAL_RUN_STATUSES:
+        if run.due_at is not None:
+            yield violation("terminal-run-due", f"{run.status} and still due at {run.due_at:%Y-%m-%d %H:%M:%S}")
+        grace = timedelta(milliseconds=settings.LEASE)
+        for step in steps:
+            if step.status == StepStatus.RUNNING and step.due_at is not None and step.due_at < now - grace:
+                yield violation("abandoned-step", f"runs in a {run.status} run, its lease long over", step.step_name)
+
+
+def _check_step(step: StepState, attempts: list[_Attempt]) -> Iterator[tuple[str, str]]:
+    succeeded = [entry for entry in attempts if entry.status == StepStatus.SUCCEEDED]
+    if len(succeeded) > 1 or (succeeded and attempts[-1] is not succeeded[0]):
+        yield "succeeded-once", f"attempts are {', '.join(entry.status for entry in attempts)}"
+    if not attempts or attempts[-1].status != step.status:
+        newest = attempts[-1].status if attempts else "missing"
+        yield "history-agrees", f"the step is {step.status}, its newest attempt {newest}"
+    if [entry.attempt for entry in attempts] != list(range(1, step.attempt_count + 1)):
+        numbers = ", ".join(str(entry.attempt) for entry in attempts)
+        yield "attempts-counted", f"current attempt is {step.attempt_count}, attempts are {numbers or 'none'}"
+    if step.max_attempts is not None and step.attempt_count > step.max_attempts:
+        yield "budget-kept", f"attempt {step.attempt_count} of {step.max_attempts}"
+    if any(entry.status != StepStatus.FAILED for entry in attempts[:-1]):
+        yield "retried-only-failed", f"attempts are {', '.join(entry.status for entry in attempts)}"
+    if (step.claim_token is not None) and step.status != StepStatus.RUNNING:
+        yield "claim-over", f"{step.status} and still claimed by {step.claimed_by}"
+    for entry in attempts:
+        stamps = [stamp for name in _STAMPS if (stamp := entry.stamps[name]) is not None]
+        if any(later < earlier for earlier, later in pairwise(stamps)):
+            yield "time-order", f"attempt {entry.attempt}: {', '.join(str(stamp) for stamp in stamps)}"
