@@ -208,12 +208,12 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         inside: Mapping[str, Any] | None = None,
     ) -> bool:
         """Insert a step with its first attempt: `pending`, or `scheduled` for a sleep. `inside` as in `start`."""
-        return self._insert(step, {"status": status.value, "due_at": due_at}, at, inside)
+        return self._add(step, {"status": status.value, "due_at": due_at}, at, inside)
 
     def start(self, step: NewStep, claim: Claim, *, inside: Mapping[str, Any] | None = None) -> bool:
         """Insert a step already `running`. With conditions on its run in `inside`, only where they hold: a pass that
         was lost starts nothing."""
-        return self._insert(step, _claimed(claim, attempt=1), claim.at, inside)
+        return self._add(step, _claimed(claim, attempt=1), claim.at, inside)
 
     def add_many(self, steps: Sequence[NewStep], *, at: datetime, due_at: datetime) -> None:
         """Insert pending steps in bulk (a fan-out)."""
@@ -249,7 +249,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
             self.bulk_create(rows)
             _history_model()._default_manager.using(self.db).bulk_create(attempts)
 
-    def _insert(self, step: NewStep, state: Mapping[str, Any], at: datetime, inside: Mapping[str, Any] | None) -> bool:
+    def _add(self, step: NewStep, state: Mapping[str, Any], at: datetime, inside: Mapping[str, Any] | None) -> bool:
         operations = [
             Insert(self.model, _row(step, state, at)),
             Insert(_history_model(), _attempt(step.id, 1, state, at)),

@@ -18,10 +18,10 @@ def configure(app: Celery) -> None:
 
         app = Celery("shop")
         app.config_from_object("django.conf:settings", namespace="CELERY")
-        app.autodiscover_tasks()
         configure(app)
     """
     app.add_defaults(_defaults)
+    app.autodiscover_tasks(["pikku_storage.workflows"])
     app.on_after_configure.connect(_add_relay)
 
 
