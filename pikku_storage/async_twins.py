@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -16,7 +17,8 @@ class AsyncTwins:
         super().__init_subclass__(**options)
         for name, method in list(vars(cls).items()):
             if callable(method) and not name.startswith("_"):
-                setattr(cls, f"a{name}", _twin(name, method))
+                twin = f"a{name}"
+                setattr(cls, f"{twin}_" if iskeyword(twin) else twin, _twin(name, method))
 
     if TYPE_CHECKING:
 

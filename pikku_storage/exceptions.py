@@ -49,7 +49,7 @@ class WorkflowInputError(WorkflowError, ValueError):
 
 
 class WorkflowStepNameNotString(WorkflowError, TypeError):  # noqa: N818 - the contract's name
-    """A step was given a name that is not a non-empty string of at most 255 characters."""
+    """A step was given a name that is not a text of 1 to 223 characters."""
 
     http_status = 422
 
@@ -180,6 +180,14 @@ class WorkflowAsyncException(BaseException):
 
     A `BaseException`, so that a body's `except Exception` does not swallow it. Never shown to users.
     """
+
+
+class EngineInterrupted(BaseException):
+    """Leaves a workflow's body when the database failed under one of its calls; `error` is what the database said."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class PassLostError(BaseException):

@@ -51,8 +51,8 @@ class Engine(ABC):
         """Do the operations as one, in order; the `rest` only if `first` matched. Answers with the number of rows each
         one touched.
 
-        All zeros mean that `first` matched nothing and nothing was written. On engines with transactions either all of
-        it is written or none.
+        A `Guard` may stand first; it and the operation after it decide together. All zeros mean that `first` matched
+        nothing and nothing was written. On engines with transactions either all of it is written or none.
         """
 
     @abstractmethod

@@ -19,7 +19,7 @@ class PostgresqlEngine(SqlEngine):
 
     def __init__(self, using: str) -> None:
         super().__init__(using)
-        self._inserts: dict[tuple[type[models.Model], tuple[str, ...]], str] = {}
+        self._inserts: dict[tuple[type[models.Model], tuple[str, ...], str], str] = {}
 
     def server_time(self) -> datetime:
         """See `Engine.server_time`."""
@@ -35,8 +35,10 @@ class PostgresqlEngine(SqlEngine):
             return super().apply(first)
         texts: list[str] = []
         parameters: list[Any] = []
+        decisive = 1 if isinstance(first, Guard) else 0
         for index, operation in enumerate((first, *rest)):
-            text, values = self._link(operation, first_of_chain=index == 0)
+            # What follows a guard looks at the guard, and everything else at the first write.
+            text, values = self._link(operation, after=min(index - 1, decisive))
             texts.append(f"op{index} AS ({text})")
             parameters += values
         counts = ", ".join(f"(SELECT count(*) FROM op{index})" for index in range(len(texts)))
@@ -46,19 +48,20 @@ class PostgresqlEngine(SqlEngine):
         assert row is not None  # noqa: S101 - for the type checker
         return tuple(row)
 
-    def _link(self, operation: Operation, *, first_of_chain: bool) -> tuple[str, list[Any]]:
-        """One CTE. Every later one looks at the first, which alone decides."""
-        if isinstance(operation, Insert) and not first_of_chain:
+    def _link(self, operation: Operation, *, after: int) -> tuple[str, list[Any]]:
+        """One CTE, which does something only if the one numbered `after` did (-1: none)."""
+        if isinstance(operation, Insert) and after >= 0:
             names = tuple(operation.values)
             parameters = prepare(self.connection, operation.model, operation.values.items())
-            return f"{self._insert_from(operation.model, names, 'op0')} RETURNING 1", parameters
+            return f"{self._insert_from(operation.model, names, f'op{after}')} RETURNING 1", parameters
         text, parameters = self.statement(operation)
         if isinstance(operation, Guard):
             return text, parameters
-        return f"{text}{'' if first_of_chain else ' AND EXISTS (SELECT 1 FROM op0)'} RETURNING 1", parameters
+        condition = "" if after < 0 else f" AND EXISTS (SELECT 1 FROM op{after})"
+        return f"{text}{condition} RETURNING 1", parameters
 
     def _insert_from(self, model: type[models.Model], names: tuple[str, ...], source: str) -> str:
-        shape = (model, names)
+        shape = (model, names, source)
         if shape not in self._inserts:
             columns = ", ".join(column_of(model, name) for name in names)
             marks = ", ".join(self._typed_mark(field_of(model, name)) for name in names)

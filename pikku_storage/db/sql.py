@@ -7,7 +7,8 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
@@ -126,47 +127,49 @@ def where_parameters(connection: BaseDatabaseWrapper, model: type[models.Model],
 
 
 class SqlEngine(Engine):
-    """Plain SQL: one statement an operation, one transaction around them. A guard is folded into the insert that
-    follows it."""
+    """Plain SQL: one statement an operation, one transaction around them. A guard is folded into the write after it."""
 
     def apply(self, first: Operation, *rest: Operation) -> tuple[int, ...]:
         """See `Engine.apply`."""
-        operations = [first, *rest]
-        guarded = isinstance(first, Guard) and rest and isinstance(rest[0], Insert)
-        if len(operations) - bool(guarded) == 1:
-            return self._run(operations, bool(guarded))
-        with transaction.atomic(using=self.using):
-            return self._run(operations, bool(guarded))
+        guard = first if isinstance(first, Guard) else None
+        writes = rest if isinstance(first, Guard) else (first, *rest)
+        with nullcontext() if len(writes) == 1 else transaction.atomic(using=self.using):
+            counts = self._run(writes, guard)
+        return counts if guard is None else (counts[0], *counts)
 
-    def _run(self, operations: list[Operation], guarded: bool) -> tuple[int, ...]:
+    def _run(self, writes: Sequence[Operation], guard: Guard | None) -> tuple[int, ...]:
         counts: list[int] = []
         with self.connection.cursor() as cursor:
-            pending = iter(operations)
-            for operation in pending:
-                if guarded and not counts:
-                    cursor.execute(*self.statement(next(pending), operation))
-                    counts = [cursor.rowcount, cursor.rowcount]
-                else:
-                    cursor.execute(*self.statement(operation))
-                    counts.append(cursor.rowcount)
+            for write in writes:
+                cursor.execute(*self.statement(write, None if counts else guard))
+                counts.append(cursor.rowcount)
                 if not counts[0]:
-                    return (0,) * len(operations)
+                    return (0,) * len(writes)
         return tuple(counts)
 
-    def statement(self, operation: Operation, guard: Operation | None = None) -> tuple[str, list[Any]]:
-        """The SQL and parameters of one operation."""
+    def statement(self, operation: Operation, guard: Guard | None = None) -> tuple[str, list[Any]]:
+        """The SQL and parameters of one write, which a guard makes conditional."""
         model = operation.model
         if isinstance(operation, Insert):
-            source, parameters = "", []
-            if isinstance(guard, Guard):
-                source = f"{table_of(guard.model)} WHERE {where_text(guard.model, conditions_shape(guard.where))}"
-                parameters = where_parameters(self.connection, guard.model, guard.where)
+            source: str = ""
+            parameters: list[Any] = []
+            if guard is not None:
+                source, parameters = self._rows_of(guard)
             text = insert_text(model, tuple(operation.values), source)
             return text, prepare(self.connection, model, operation.values.items()) + parameters
-        where = where_text(model, conditions_shape(operation.where))
-        parameters = where_parameters(self.connection, model, operation.where)
         if isinstance(operation, Guard):
-            return f"SELECT 1 FROM {table_of(model)} WHERE {where}", parameters
-        assignments = set_text(model, values_shape(operation.values))
-        text = f"UPDATE {table_of(model)} SET {assignments} WHERE {where}"
-        return text, prepare(self.connection, model, operation.values.items()) + parameters
+            source, parameters = self._rows_of(operation)
+            return f"SELECT 1 FROM {source}", parameters
+        text = f"UPDATE {table_of(model)} SET {set_text(model, values_shape(operation.values))}"
+        text += f" WHERE {where_text(model, conditions_shape(operation.where))}"
+        parameters = prepare(self.connection, model, operation.values.items())
+        parameters += where_parameters(self.connection, model, operation.where)
+        if guard is None:
+            return text, parameters
+        source, guard_parameters = self._rows_of(guard)
+        return f"{text} AND EXISTS (SELECT 1 FROM {source})", parameters + guard_parameters
+
+    def _rows_of(self, guard: Guard) -> tuple[str, list[Any]]:
+        condition = where_text(guard.model, conditions_shape(guard.where))
+        parameters = where_parameters(self.connection, guard.model, guard.where)
+        return f"{table_of(guard.model)} WHERE {condition}", parameters

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
+from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import WorkflowInputError, WorkflowRegistrationError
 from pikku_storage.workflows.registry import registry
@@ -109,7 +110,7 @@ class FunctionDefinition(_Definition[P, R]):
         return result
 
 
-class WorkflowDefinition(_Definition[P, Any]):
+class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
     """A workflow: `start` queues a run of it, `run` carries one out here and now."""
 
     kind = "workflow"

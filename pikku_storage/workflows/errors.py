@@ -13,10 +13,11 @@ WORKER_LOST = "WORKER_LOST"
 WORKFLOW_CANCELLED = "WORKFLOW_CANCELLED"
 RPC_NOT_FOUND = "RPC_NOT_FOUND"
 WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
+VERSION_CONFLICT = "VERSION_CONFLICT"
 
 
 def describe_error(error: BaseException) -> dict[str, Json]:
-    """`{name, message, stack}` of an exception, and `code` where it has one; causes are part of the stack."""
+    """`{name, message, stack}` of an exception, `code` and `step` where it has them; causes are part of the stack."""
     described: dict[str, Json] = {
         "name": _clean(type(error).__name__, _MESSAGE_LIMIT),
         "message": _clean(_message(error), _MESSAGE_LIMIT),
@@ -25,6 +26,9 @@ def describe_error(error: BaseException) -> dict[str, Json]:
     code = getattr(error, "code", None)
     if isinstance(code, str) and code:
         described["code"] = _clean(code, _MESSAGE_LIMIT)
+    step_name = getattr(error, "step_name", None)
+    if isinstance(step_name, str):
+        described["step"] = _clean(step_name, _MESSAGE_LIMIT)
     return described
 
 

@@ -94,7 +94,9 @@ class Flow:
         data that does not fit, `WorkflowStepNameNotString`.
         """
         options = _Options(on_error=on_error, retries=retries, retry_delay=retry_delay, timeout=timeout)
-        return self._replay.settle([self._call(self._replay.next_name(name), function, data or {}, options)])[0]
+        return self._replay.settle(
+            [self._call(self._replay.next_name(name), function, {} if data is None else data, options)]
+        )[0]
 
     def map(
         self,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.exceptions import (
     WorkflowRunCancelledError,
     WorkflowRunFailedError,
@@ -25,8 +26,11 @@ LONGEST_POLL = 0.500
 """Seconds between looks at a run that is waited for (contract services.md §0)."""
 
 
-class WorkflowRunHandle:
-    """A run by its id. Properties read the database each time they are asked."""
+class WorkflowRunHandle(AsyncTwins):
+    """A run by its id. Properties read the database each time they are asked; in async code use `await handle.aget()`.
+
+    The twin of `wait` is `await_`.
+    """
 
     def __init__(self, service: WorkflowService, run_id: str, *, created: bool = True) -> None:
         self._service = service

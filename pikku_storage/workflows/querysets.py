@@ -7,7 +7,7 @@ Statuses come from `statuses.py`; what must happen together goes to the database
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +15,7 @@ from django.apps import apps
 from django.db import IntegrityError, models, transaction
 
 from pikku_storage.db import Engine, engine
-from pikku_storage.db.operations import Expired, Guard, Insert, KeepOr, OrNull, Update
+from pikku_storage.db.operations import Expired, Guard, Insert, KeepOr, Operation, OrNull, Update
 from pikku_storage.ids import derived_id, new_id, new_token
 from pikku_storage.json import Json
 from pikku_storage.workflows.records import StepState
@@ -181,6 +181,11 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         """Prolong a pass; `False` if it is over."""
         return self._change({"id": run_id, "pass_token": token, "status": LIVE}, pass_until=until, due_at=until)
 
+    def give_up(self, run_id: str, token: str, *, due_at: datetime) -> bool:
+        """End a pass that could not go on; the run is looked at again at `due_at`."""
+        where = {"id": run_id, "pass_token": token, "status": LIVE}
+        return self._change(where, pass_token=None, pass_until=None, due_at=due_at, redrives=0)
+
     def postpone(self, run_id: str, *, seen: datetime, due_at: datetime, redrives: int | None) -> bool:
         """Move the due time on, for the one relay that saw it (compare-and-swap)."""
         return self._change({"id": run_id, "due_at": seen, "status": LIVE}, due_at=due_at, redrives=redrives)
@@ -257,38 +262,48 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         with self.engine.savepoint():
             if inside is None:
                 return bool(self.engine.apply(*operations)[0])
-            run_model = self.model._meta.get_field("run").related_model
-            guard = Guard(run_model, {"id": step.run_id, **inside})
-            return bool(self.engine.apply(guard, *operations)[0])
+            return bool(self.engine.apply(self._guard(step.run_id, inside), *operations)[0])
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
-    def claim(self, step_id: str, claim: Claim, *, seen_status: str, seen_attempt: int) -> int | None:
-        """Take a step for one worker: the number of the attempt that is now this claim's, or `None` if somebody else
-        was faster.
+    def claim(self, step: StepState, claim: Claim, *, inside: Mapping[str, Any] | None = None) -> StepState | None:
+        """Take a step for one worker: the step as it is in that claim, or `None` if somebody else was faster.
 
         A pending or scheduled attempt goes on; a failed step begins its next attempt. Both hold only while the step
-        still is what the caller saw, so of many claims one wins.
+        still is what the caller saw, so of many claims one wins, and only where the conditions on its run in `inside`
+        hold.
         """
-        if seen_status == StepStatus.FAILED:
-            attempt = seen_attempt + 1
-            begun = Insert(_history_model(), _attempt(step_id, attempt, _claimed(claim, attempt=attempt), claim.at))
-            where: dict[str, Any] = {
-                "id": step_id,
-                "status": StepStatus.FAILED.value,
-                "current_attempt": _saw(seen_attempt),
-            }
-            values = {**_claimed(claim, attempt=attempt), "result": None, "error": None, "updated_at": claim.at}
-            return attempt if self.engine.apply(Update(self.model, where, values), begun)[0] else None
-        where = {
-            "id": step_id,
-            "status": step_statuses_before(StepStatus.RUNNING),
-            "current_attempt": _saw(seen_attempt),
-        }
-        values = {**_claimed(claim, attempt=seen_attempt), "updated_at": claim.at}
-        running = {"status": StepStatus.RUNNING.value, "running_at": claim.at, "worker": claim.worker}
-        won = self._move(step_id, where, values, running, at=claim.at, attempt=seen_attempt)
-        return seen_attempt if won else None
+        is_retry = step.status == StepStatus.FAILED
+        attempt = step.attempt_count + 1 if is_retry else step.attempt_count
+        before = [StepStatus.FAILED.value] if is_retry else step_statuses_before(StepStatus.RUNNING)
+        where = {"id": step.step_id, "status": before, "current_attempt": _saw(step.attempt_count)}
+        state = _claimed(claim, attempt=attempt)
+        taken = Update(self.model, where, {**state, "result": None, "error": None, "updated_at": claim.at})
+        guard = [] if inside is None else [self._guard(step.run_id, inside)]
+        if is_retry:
+            begun = Insert(_history_model(), _attempt(step.step_id, attempt, state, claim.at))
+            won = self.engine.apply(*guard, taken, begun)[len(guard)]
+        else:
+            running = {"status": StepStatus.RUNNING.value, "running_at": claim.at, "worker": claim.worker}
+            won = self._move(step.step_id, taken, running, at=claim.at, attempt=attempt, guard=guard)
+        if not won:
+            return None
+        return replace(
+            step,
+            status=StepStatus.RUNNING.value,
+            attempt_count=attempt,
+            claim_token=claim.token,
+            claimed_by=claim.worker,
+            due_at=claim.until,
+            redrives=None,
+            result=None,
+            error=None,
+            updated_at=claim.at,
+        )
+
+    def _guard(self, run_id: str, inside: Mapping[str, Any]) -> Guard:
+        run_model = self.model._meta.get_field("run").related_model
+        return Guard(run_model, {"id": run_id, **inside})
 
     def renew(self, step_id: str, token: str, *, until: datetime) -> bool:
         """Prolong a claim; `False` if it is over."""
@@ -305,9 +320,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
             "claim_token": None,
             "updated_at": at,
         }
-        return self._move(
-            step_id, where, values, {"status": StepStatus.RUNNING.value, "running_at": at}, at=at, attempt=None
-        )
+        running = {"status": StepStatus.RUNNING.value, "running_at": at}
+        return self._move(step_id, Update(self.model, where, values), running, at=at, attempt=None)
 
     def schedule(self, step_ids: Sequence[str], *, at: datetime, due_at: datetime) -> int:
         """Note that the messages of pending steps are with the broker; answers how many were still pending."""
@@ -369,12 +383,13 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     ) -> bool:
         where: dict[str, Any] = {"id": step_id, "status": step_statuses_before(StepStatus(values["status"]))}
         attempt_values = {name: values[name] for name in ("status", "result", "error")} | {stamp: at}
-        values |= {"claim_token": None, "updated_at": at, "current_attempt": attempt or KeepOr(1)}
+        values |= {"claim_token": None, "redrives": None, "updated_at": at, "current_attempt": attempt or KeepOr(1)}
         if attempt is not None:
             where |= {"status": StepStatus.RUNNING.value, "claim_token": token, "current_attempt": _saw(attempt)}
         if seen_due is not None:
             where["due_at"] = seen_due
-        return self._move(step_id, where, values, attempt_values, at=at, attempt=attempt, also=wake)
+        change = Update(self.model, where, values)
+        return self._move(step_id, change, attempt_values, at=at, attempt=attempt, also=wake)
 
     def begin_retry(
         self, step_id: str, *, seen_attempt: int, at: datetime, due_at: datetime | None, claim: Claim | None = None
@@ -417,23 +432,23 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     def _move(
         self,
         step_id: str,
-        where: Mapping[str, Any],
-        values: Mapping[str, Any],
+        change: Update,
         attempt_values: Mapping[str, Any],
         *,
         at: datetime,
         attempt: int | None,
+        guard: Sequence[Guard] = (),
         also: Update | None = None,
     ) -> bool:
+        """Change a step and its open attempt together."""
         history = _history_model()
         open_attempt: dict[str, Any] = {"step_id": step_id, "status": UNSETTLED_ATTEMPT}
         if attempt is not None:
             open_attempt = {"id": history.id_of(step_id, attempt), "status": UNSETTLED_ATTEMPT}
-        moved, followed, *_ = self.engine.apply(
-            Update(self.model, where, values),
-            Update(history, open_attempt, attempt_values),
-            *(() if also is None else (also,)),
-        )
+        operations: list[Operation] = [*guard, change, Update(history, open_attempt, attempt_values)]
+        if also is not None:
+            operations.append(also)
+        moved, followed = self.engine.apply(*operations)[len(guard) : len(guard) + 2]
         if moved and not followed:
             self._mend_history(step_id, attempt, attempt_values, at)
         return bool(moved)
@@ -491,6 +506,7 @@ def _claimed(claim: Claim, *, attempt: int) -> dict[str, Any]:
         "claim_token": claim.token,
         "claimed_by": claim.worker,
         "due_at": claim.until,
+        "redrives": None,
     }
 
 

@@ -111,6 +111,12 @@ class StepState:
         return self.status == StepStatus.SUCCEEDED or (self.status == StepStatus.FAILED and self.due_at is None)
 
     @property
+    def retry_at(self) -> datetime | None:
+        """When the next attempt of a failed step may begin; `None` once the relay has called for it (and moved `due_at`
+        on)."""
+        return self.due_at if self.status == StepStatus.FAILED and self.redrives is None else None
+
+    @property
     def is_sleep(self) -> bool:
         """Whether this is a delay and not a call: scheduled, and no function to run."""
         return self.rpc_name is None and self.status == StepStatus.SCHEDULED

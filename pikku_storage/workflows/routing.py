@@ -8,6 +8,8 @@ from pikku_storage.conf import settings
 
 TASKS = ("pikku.orchestrate", "pikku.execute_step", "pikku.relay")
 RELAY_ENTRY = "pikku-relay"
+SENDING_LIMITS = {"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
+"""Without them a broker that is down blocks the sender for ever."""
 
 
 def configure(app: Celery) -> None:
@@ -22,7 +24,7 @@ def configure(app: Celery) -> None:
     """
     app.add_defaults(_defaults)
     app.autodiscover_tasks(["pikku_storage.workflows"])
-    app.on_after_configure.connect(_add_relay)
+    app.on_after_configure.connect(_complete)
 
 
 def _defaults() -> dict[str, object]:
@@ -31,12 +33,12 @@ def _defaults() -> dict[str, object]:
         "accept_content": ["json"],
         "task_serializer": "json",
         "task_routes": {name: {"queue": settings.QUEUE} for name in TASKS},
-        # Without limits a broker that is down blocks the sender for ever.
-        "broker_transport_options": {"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5},
     }
 
 
-def _add_relay(sender: Celery, **kwargs: object) -> None:
+def _complete(sender: Celery, **kwargs: object) -> None:
+    """Add to what the project has set in the same places."""
+    sender.conf.broker_transport_options = {**SENDING_LIMITS, **(sender.conf.broker_transport_options or {})}
     interval = settings.RELAY_INTERVAL / 1000
     # A relay message that waited longer than two rounds has been overtaken.
     sender.add_periodic_task(

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.db import transaction
+
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.durations import Duration
 from pikku_storage.exceptions import (
@@ -137,6 +139,10 @@ class WorkflowService(AsyncTwins):
         `WorkflowStepFunctionMismatchError`.
         """
         execute_step(self._runtime, run_id, step_name, rpc_name)
+
+    def get_handle(self, run_id: str) -> WorkflowRunHandle:
+        """A handle on a stored run; it is read when the handle is asked."""
+        return WorkflowRunHandle(self, run_id, created=False)
 
     def resume_workflow(self, run_id: str) -> bool:
         """Look at a run again, now; `False` for one that is terminal or unknown. Steps whose messages may be lost are
@@ -495,7 +501,7 @@ class WorkflowService(AsyncTwins):
         key = (self._runtime.using, definition.name, definition.graph_hash)
         if key not in _stored_versions:
             self.upsert_workflow_version(definition.name, definition.graph_hash, definition.graph, SOURCE)
-            _stored_versions.add(key)
+            transaction.on_commit(lambda: _stored_versions.add(key), using=self._runtime.using)
 
     def _handle(self, values: Mapping[str, Any], created: bool) -> WorkflowRunHandle:
         handle = WorkflowRunHandle(self, values["id"], created=created)

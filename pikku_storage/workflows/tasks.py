@@ -4,6 +4,8 @@ delivery harmless."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from celery import Task, shared_task
@@ -29,21 +31,29 @@ def _service(task: Task[Any, Any], using: str | None) -> WorkflowService:
     return WorkflowService(using=using, worker=task.request.hostname)
 
 
-@shared_task(name="pikku.orchestrate", **_OPTIONS)
-def orchestrate(self: Task[Any, Any], run_id: str, using: str | None = None) -> None:
-    """Carry a run on as far as it goes."""
+@contextmanager
+def _waiting_is_no_error(run_id: str) -> Iterator[None]:
+    """The relay brings up again what waits, so a message that could do nothing for it is done with."""
     try:
-        _service(self, using).orchestrate_workflow(run_id)
+        yield
     except WorkflowRunNotFoundError:
         logger.info("Run %s is gone; its message is dropped", run_id)
     except (PikkuMissingMetaError, WorkflowDispatchException) as error:
         logger.warning("Run %s waits: %s", run_id, error)
 
 
+@shared_task(name="pikku.orchestrate", **_OPTIONS)
+def orchestrate(self: Task[Any, Any], run_id: str, using: str | None = None) -> None:
+    """Carry a run on as far as it goes."""
+    with _waiting_is_no_error(run_id):
+        _service(self, using).orchestrate_workflow(run_id)
+
+
 @shared_task(name="pikku.execute_step", **_OPTIONS)
 def execute_step(self: Task[Any, Any], run_id: str, step_name: str, using: str | None = None) -> None:
     """Carry out a queued step, and the run after it if that was what it waited for."""
-    _service(self, using).execute_workflow_step(run_id, step_name)
+    with _waiting_is_no_error(run_id):
+        _service(self, using).execute_workflow_step(run_id, step_name)
 
 
 @shared_task(name="pikku.relay", **_OPTIONS)

@@ -79,33 +79,31 @@ def settle_attempt(
         retry_at = at + RetryPolicy(step.retries, step.retry_delay).delay_after(step.attempt_count)
     wake = runtime.runs.wake_up(step.run_id, at) if wakes and retry_at is None else None
     fence: dict[str, Any] = {"at": at, "attempt": step.attempt_count, "token": token, "wake": wake}
-    if outcome.error is None:
-        won = runtime.steps.succeed(step.step_id, outcome.result, **fence)
-    else:
-        won = runtime.steps.fail(step.step_id, outcome.error, retry_at=retry_at, seen_due=seen_due, **fence)
-    if not won:
-        return None
-    return replace(
+
+    def write() -> bool:
+        if outcome.error is None:
+            return runtime.steps.succeed(step.step_id, outcome.result, **fence)
+        return runtime.steps.fail(step.step_id, outcome.error, retry_at=retry_at, seen_due=seen_due, **fence)
+
+    after = replace(
         step,
         status=(StepStatus.SUCCEEDED if outcome.error is None else StepStatus.FAILED).value,
         result=outcome.result,
         error=outcome.error,
         due_at=retry_at,
+        redrives=None,
         claim_token=None,
         updated_at=at,
     )
+    return after if runtime.steadily(write) or _is_written(runtime, after) else None
 
 
-def claimed(step: StepState, claim: Claim, attempt: int) -> StepState:
-    """The step as it is once `claim` has taken that attempt."""
-    return replace(
-        step,
-        status=StepStatus.RUNNING.value,
-        attempt_count=attempt,
-        claim_token=claim.token,
-        claimed_by=claim.worker,
-        due_at=claim.until,
-        result=None,
-        error=None,
-        updated_at=claim.at,
+def _is_written(runtime: Runtime, after: StepState) -> bool:
+    """Whether the outcome is there although its write touched nothing: a first try whose answer was lost on the way."""
+    now = runtime.read_step(after.run_id, after.step_name)
+    return now is not None and (now.status, now.attempt_count, now.updated_at, now.due_at) == (
+        after.status,
+        after.attempt_count,
+        after.updated_at,
+        after.due_at,
     )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
+from django.db import Error as DatabaseError
+
 from pikku_storage.exceptions import (
+    EngineInterrupted,
     PassLostError,
     PikkuMissingMetaError,
     RPCNotFoundError,
     WorkflowAsyncException,
+    WorkflowInputError,
     WorkflowNotFoundError,
+    WorkflowStepFunctionMismatchError,
 )
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json, to_json
@@ -19,7 +25,13 @@ from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.leases import keep
 from pikku_storage.workflows.engine.replay import Replay
 from pikku_storage.workflows.engine.runtime import Runtime
-from pikku_storage.workflows.errors import RPC_NOT_FOUND, WORKFLOW_NOT_FOUND, coded_error, describe_error
+from pikku_storage.workflows.errors import (
+    RPC_NOT_FOUND,
+    VERSION_CONFLICT,
+    WORKFLOW_NOT_FOUND,
+    coded_error,
+    describe_error,
+)
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.registry import registry
@@ -64,6 +76,12 @@ def drive(runtime: Runtime, run_id: str, *, token: str | None = None, inline: bo
                 replay, outcome = _pass(runtime, run, token, inline=inline)
             except PassLostError:
                 return
+            except EngineInterrupted as interrupted:
+                # The database failed, not the body. The run is looked at again when its lease ends, or sooner if it can
+                # be told so.
+                with suppress(DatabaseError):
+                    runtime.runs.give_up(run_id, token, due_at=runtime.now() + delay_of(0))
+                raise interrupted.error from interrupted
         if not _write(runtime, run, token, replay, outcome):
             # Woken meanwhile: go round again. Or lost to another worker, or cancelled: nothing more to do here.
             if not runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now())):
@@ -90,6 +108,10 @@ def _pass(runtime: Runtime, run: Run, token: str, *, inline: bool) -> tuple[Repl
         definition = registry.workflow(run.workflow)
     except WorkflowNotFoundError as error:
         return replay, _Waits(error=coded_error(WORKFLOW_NOT_FOUND, str(error)))
+    try:
+        definition.check(run.input or {})
+    except WorkflowInputError as error:
+        return replay, _Waits(error=coded_error(VERSION_CONFLICT, str(error)))
     return replay, _run_body(definition, replay)
 
 
@@ -105,7 +127,9 @@ def _run_body(definition: WorkflowDefinition[...], replay: Replay) -> _Ended | _
         return _Waits()
     except RPCNotFoundError as error:
         return _Waits(error=coded_error(RPC_NOT_FOUND, str(error)))
-    except (KeyboardInterrupt, PassLostError):
+    except WorkflowStepFunctionMismatchError as error:
+        return _Waits(error=coded_error(VERSION_CONFLICT, str(error)))
+    except (KeyboardInterrupt, PassLostError, EngineInterrupted):
         raise
     except BaseException as error:
         if isinstance(error, SystemExit) and type(error) is not SystemExit:
@@ -131,7 +155,7 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _End
             at=at,
             due_at=at + delay_of(run.redrives or 0),
             suspended_for=outcome.error,
-            redrives=(run.redrives or 0) + 1,
+            redrives=run.redrives or 0,
         )
     if not left:
         return False

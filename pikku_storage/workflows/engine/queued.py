@@ -10,13 +10,13 @@ from pikku_storage.exceptions import (
     StepNotFoundError,
     WorkflowStepFunctionMismatchError,
 )
-from pikku_storage.workflows.engine.attempts import attempt_step, claimed
+from pikku_storage.workflows.engine.attempts import attempt_step
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.replay import target_of
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, coded_error
-from pikku_storage.workflows.querysets import Claim
+from pikku_storage.workflows.querysets import LIVE, Claim
 from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
@@ -43,12 +43,12 @@ def claim_step(
 
 
 def claim_seen(runtime: Runtime, step: StepState) -> tuple[StepState, Claim] | None:
-    """Take the step if it still is as it was read."""
+    """Take the step if it still is as it was read, and its run lives."""
     if step.status not in CLAIMABLE or (step.status == StepStatus.FAILED and not step.has_attempts_left):
         return None
     claim = runtime.claim()
-    attempt = runtime.steps.claim(step.step_id, claim, seen_status=step.status, seen_attempt=step.attempt_count)
-    return None if attempt is None else (claimed(step, claim, attempt), claim)
+    taken = runtime.steps.claim(step, claim, inside={"status": LIVE})
+    return None if taken is None else (taken, claim)
 
 
 def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | None = None) -> None:
@@ -67,8 +67,8 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
         raise WorkflowStepFunctionMismatchError(step_name, step.rpc_name, rpc_name)
     if run.is_terminal or step.is_settled or step.rpc_name is None:
         return
-    if step.status == StepStatus.FAILED and step.due_at is not None and step.due_at > runtime.now():
-        # An early or old message; the retry has a time of its own.
+    if step.retry_at is not None and step.retry_at > runtime.now():
+        # An old message once more; the retry has a time of its own.
         return
     try:
         target = target_of(registry.function(step.rpc_name))
@@ -110,13 +110,8 @@ def _suspend(runtime: Runtime, step: StepState, error: RPCNotFoundError) -> None
     """The run waits, visibly; the step stays as it is, and the relay tries it again, less and less often."""
     logger.warning("Run %s waits for a missing function: %s", step.run_id, error)
     at = runtime.now()
-    redrives = (step.redrives or 0) + 1
-    runtime.steps.postpone(step.step_id, seen=step.due_at, due_at=at + delay_of(redrives), redrives=redrives)
-    runtime.runs.set_status(
-        step.run_id,
-        RunStatus.SUSPENDED,
-        at=at,
-        output=None,
-        error=coded_error(RPC_NOT_FOUND, str(error)),
-        due_at=at + delay_of(redrives),
-    )
+    redrives = step.redrives or 0
+    due_at = at + delay_of(redrives)
+    runtime.steps.postpone(step.step_id, seen=step.due_at, due_at=due_at, redrives=redrives)
+    waits = coded_error(RPC_NOT_FOUND, str(error))
+    runtime.runs.set_status(step.run_id, RunStatus.SUSPENDED, at=at, output=None, error=waits, due_at=due_at)

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from django.db import Error as DatabaseError
 from django.db import IntegrityError
 
 from pikku_storage.conf import settings
 from pikku_storage.exceptions import (
+    EngineInterrupted,
     PassLostError,
     WorkflowAsyncException,
     WorkflowDispatchException,
@@ -24,9 +27,9 @@ from pikku_storage.exceptions import (
 from pikku_storage.ids import invocation_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.definitions import NAME_LENGTH, FunctionDefinition
-from pikku_storage.workflows.engine.attempts import Target, attempt_step, claimed
+from pikku_storage.workflows.engine.attempts import Target, attempt_step
 from pikku_storage.workflows.engine.runtime import Runtime
-from pikku_storage.workflows.querysets import NewStep
+from pikku_storage.workflows.querysets import Claim, NewStep
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
@@ -84,11 +87,23 @@ class Replay:
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _database(self) -> Iterator[None]:
+        """A failing database is no error of the body: it leaves the pass, and the run goes on later."""
+        try:
+            yield
+        except DatabaseError as error:
+            raise EngineInterrupted(error) from error
+
     def settle(self, calls: Sequence[Call]) -> list[Json]:
         """The results of these steps, in order. Begins what is new, waits for what is not settled, raises the first
         failure."""
         if not calls:
             return []
+        with self._database():
+            return self._settle(calls)
+
+    def _settle(self, calls: Sequence[Call]) -> list[Json]:
         for call in calls:
             recorded = self._steps.get(call.name)
             if recorded is not None and recorded.rpc_name != call.target.rpc_name:
@@ -148,7 +163,7 @@ class Replay:
                 self.runtime.steps.add_many(new, at=at, due_at=due_at)
             except IntegrityError:
                 raise PassLostError from None
-            self._steps.update((step.step_name, _pending(step, at, due_at)) for step in new)
+            self._steps.update((step.step_name, _begun(step, StepStatus.PENDING, at, due_at)) for step in new)
         pending = [self._steps[call.name] for call in calls if self._steps[call.name].status == StepStatus.PENDING]
         if pending:
             try:
@@ -168,8 +183,7 @@ class Replay:
         while step is None or not step.is_settled:
             if step is not None and step.status == StepStatus.RUNNING:
                 return self._wait()
-            retry_at = step.due_at if step is not None and step.status == StepStatus.FAILED else None
-            if retry_at is not None and not self._wait_until(retry_at):
+            if step is not None and step.retry_at is not None and not self._wait_until(step.retry_at):
                 return None
             claim = self.runtime.claim()
             if step is None:
@@ -180,22 +194,24 @@ class Replay:
                     started = False
                 if not started:
                     raise PassLostError
-                step = claimed(_pending(new, claim.at, None), claim, 1)
+                step = _begun(new, StepStatus.RUNNING, claim.at, claim.until, claim)
             else:
-                attempt = self.runtime.steps.claim(
-                    step.step_id,
-                    claim,
-                    seen_status=step.status,
-                    seen_attempt=step.attempt_count,
-                )
-                if attempt is None:
-                    return self._wait()
-                step = claimed(step, claim, attempt)
+                taken = self.runtime.steps.claim(step, claim, inside=self._fence)
+                if taken is None:
+                    return self._not_taken(step)
+                step = taken
             after = attempt_step(self.runtime, self.run, step, claim, call.target)
             if after is None:
                 raise PassLostError
             self._steps[call.name] = step = after
         return None
+
+    def _not_taken(self, step: StepState) -> None:
+        """Another worker has the step, or this pass is over."""
+        now = self.runtime.read_step(step.run_id, step.step_name)
+        if now is None or (now.status, now.attempt_count) == (step.status, step.attempt_count):
+            raise PassLostError
+        self._wait()
 
     def _new_step(self, call: Call) -> NewStep:
         return NewStep(
@@ -215,6 +231,10 @@ class Replay:
 
     def sleep(self, name: str, milliseconds: int) -> None:
         """A delay as a row with a wake-up time."""
+        with self._database():
+            self._sleep(name, milliseconds)
+
+    def _sleep(self, name: str, milliseconds: int) -> None:
         step = self._steps.get(name)
         self._reach(step is not None)
         if step is None:
@@ -237,7 +257,7 @@ class Replay:
                 added = False
             if not added:
                 raise PassLostError
-            step = self._steps[name] = _pending(new, at, due_at)
+            step = self._steps[name] = _begun(new, StepStatus.SCHEDULED, at, due_at)
         self._from = name
         if step.status == StepStatus.SUCCEEDED:
             return
@@ -275,12 +295,14 @@ class Replay:
     @cached_property
     def stored_state(self) -> dict[str, Json]:
         """The run's state as it was when this pass first asked."""
-        return self.runtime.read_state(self.run.id)
+        with self._database():
+            return self.runtime.read_state(self.run.id)
 
     def flush_state(self) -> None:
         """Write the state keys set since the last step; each key merges in the database."""
-        for key, value in self.state_writes.items():
-            self.runtime.runs.merge_state(self.run.id, key, value, at=self.runtime.now())
+        with self._database():
+            for key, value in self.state_writes.items():
+                self.runtime.runs.merge_state(self.run.id, key, value, at=self.runtime.now())
         self.state_writes.clear()
 
     def _reach(self, recorded: bool) -> None:
@@ -297,14 +319,15 @@ def target_of(definition: FunctionDefinition[..., object]) -> Target:
     return Target(func=definition.func, rpc_name=definition.name, timeout_ms=definition.timeout_ms)
 
 
-def _pending(step: NewStep, at: datetime, due_at: datetime | None) -> StepState:
+def _begun(step: NewStep, status: StepStatus, at: datetime, due_at: datetime, claim: Claim | None = None) -> StepState:
+    """A step as it is right after it was inserted."""
     return StepState(
         step_id=step.id,
         run_id=step.run_id,
         step_name=step.step_name,
         rpc_name=step.rpc_name,
         data=step.data,
-        status=StepStatus.PENDING.value,
+        status=status.value,
         result=None,
         error=None,
         child_run_id=None,
@@ -316,8 +339,8 @@ def _pending(step: NewStep, at: datetime, due_at: datetime | None) -> StepState:
         max_attempts=step.max_attempts,
         group=step.group,
         queue=step.queue,
-        claim_token=None,
-        claimed_by=None,
+        claim_token=None if claim is None else claim.token,
+        claimed_by=None if claim is None else claim.worker,
         due_at=due_at,
         redrives=None,
         created_at=at,

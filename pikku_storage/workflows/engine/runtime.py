@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import TypeVar
 
-from django.db import router, transaction
+from django.db import InterfaceError, OperationalError, router, transaction
 
 from pikku_storage.conf import settings
 from pikku_storage.db import Engine, engine
@@ -21,6 +23,9 @@ from pikku_storage.workflows.querysets import Claim, RunQuerySet, StepQuerySet
 from pikku_storage.workflows.records import Run, StepState
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_PAUSES = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
 
 
 class Runtime:
@@ -91,6 +96,24 @@ class Runtime:
         """The state of the run; empty for an unknown run."""
         state: dict[str, Json] | None = self.runs.filter(pk=run_id).values_list("state", flat=True).first()
         return state or {}
+
+    def steadily(self, write: Callable[[], T]) -> T:
+        """Do a write that must not be lost to a moment's trouble with the database: again for some seconds, on a new
+        connection.
+
+        The caller must be able to tell whether an earlier try went through after all. Inside a transaction there is one
+        try.
+        """
+        for pause in _PAUSES:
+            try:
+                return write()
+            except (OperationalError, InterfaceError):
+                if self.engine.connection.in_atomic_block:
+                    raise
+                logger.warning("A write failed; trying again in %s s", pause, exc_info=True)
+                self.engine.connection.close()
+                time.sleep(pause)
+        return write()
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
