@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from celery import current_app
 from django.conf import settings as django_settings
 
 from pikku_storage.durations import Duration, to_milliseconds
@@ -27,9 +28,10 @@ class PikkuSettings:
 
     @property
     def QUEUE(self) -> str:
-        """The broker queue of runs, and of steps whose function names no queue of its own. Default `"celery"`, which
-        every worker serves."""
-        return str(self._get("QUEUE", "celery"))
+        """The broker queue of runs, and of steps whose function names no queue of its own. Default: the project's
+        `task_default_queue`, which every worker serves unless it is told otherwise.
+        """
+        return str(self._get("QUEUE", None) or current_app.conf.task_default_queue)
 
     @property
     def LEASE(self) -> int:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from celery import current_app
 from django.apps import AppConfig
 from django.conf import settings as django_settings
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
 from pikku_storage.conf import KEYS, settings
+from pikku_storage.db import engine
+from pikku_storage.workflows.routing import RELAY_TASK
 
 
 @checks.register("pikku")
@@ -40,6 +44,39 @@ def check_settings(*, app_configs: Sequence[AppConfig] | None = None, **options:
         hint = "Name a class with a send(messages) method, or None to run every workflow inline."
         found.append(checks.Error(f"PIKKU_STORAGE['DISPATCHER']: {error}", hint=hint, id="pikku.E003"))
     return found
+
+
+@checks.register("pikku")
+def check_relay(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
+    """`pikku.W002`: no scheduler of this project's Celery app calls the relay, so sleeps and retries may wait for
+    ever."""
+    if settings.DISPATCHER is None:
+        return []
+    entries = current_app.conf.beat_schedule or {}
+    if any(entry.get("task") == RELAY_TASK for entry in entries.values()):
+        return []
+    return [
+        checks.Warning(
+            "The Celery app of this project does not schedule the relay: sleeps, retries and lost messages would wait "
+            "for ever.",
+            hint="Call pikku_storage.workflows.routing.configure(app) where the Celery app is made, import that module "
+            "in the project's __init__.py, and run `celery beat`. If you run `manage.py relay` instead, silence "
+            "pikku.W002.",
+            id="pikku.W002",
+        )
+    ]
+
+
+@checks.register("pikku")
+def check_engine(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
+    """`pikku.E004`: the database that runs are kept in has no engine."""
+    from pikku_storage.workflows.models import WorkflowRun
+
+    try:
+        engine(router.db_for_write(WorkflowRun))
+    except ImproperlyConfigured as error:
+        return [checks.Error(str(error), hint="See docs/how-to/configure-databases.md.", id="pikku.E004")]
+    return []
 
 
 @checks.register("pikku")

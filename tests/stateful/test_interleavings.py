@@ -6,6 +6,7 @@ of the stored data are checked. Claims and passes are kept after they are over, 
 part of every run.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from pikku_storage.db import clock
+from pikku_storage.db.clock import travel
 from pikku_storage.exceptions import WorkflowError
 from pikku_storage.ids import new_token
 from pikku_storage.workflows.engine.runtime import Runtime
@@ -70,11 +71,10 @@ class Interleavings(RuleBasedStateMachine):
         self.passes: list[str] = ["never inside"]
         self.inside: str | None = None
         self.woken = False
-        self.travelled = clock.travel(timedelta())
-        self.travelled.__enter__()
+        self.time = ExitStack()
 
     def teardown(self) -> None:
-        self.travelled.__exit__(None, None, None)
+        self.time.close()
 
     # -- steps
 
@@ -158,7 +158,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(1, 20))
     def time_passes_and_the_relay_looks(self, minutes: int) -> None:
-        clock._travelled += timedelta(minutes=minutes)
+        self.time.enter_context(travel(timedelta(minutes=minutes)))
         running = [step for step in self.steps.values() if step.status == "running"]
         self.service.relay()
         for step in running:

@@ -1,0 +1,1 @@
+"""A small shop that fulfils its orders with a durable workflow."""

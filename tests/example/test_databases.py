@@ -1,0 +1,50 @@
+"""DATABASE_URL."""
+
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from example_project.databases import database_from_url
+
+
+def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
+    config = database_from_url("sqlite:///data/shop.sqlite3", base_dir=tmp_path)
+
+    assert config["NAME"] == str(tmp_path / "data" / "shop.sqlite3")
+    assert (tmp_path / "data").is_dir()
+    assert config["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+    assert "journal_mode=WAL" in config["OPTIONS"]["init_command"]
+
+
+def test_an_absolute_path_and_memory_are_taken_as_they_are(tmp_path: Path) -> None:
+    assert database_from_url(f"sqlite:///{tmp_path}/a.db", base_dir=Path("/elsewhere"))["NAME"] == f"{tmp_path}/a.db"
+    assert database_from_url("sqlite://:memory:", base_dir=tmp_path)["NAME"] == ":memory:"
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_postgresql(scheme: str, tmp_path: Path) -> None:
+    config = database_from_url(f"{scheme}://me:p%40ss@db.example:5433/shop", base_dir=tmp_path)
+
+    assert config["ENGINE"] == "django.db.backends.postgresql"
+    assert (config["USER"], config["PASSWORD"], config["HOST"], config["PORT"], config["NAME"]) == (
+        ("me", "p@ss", "db.example", 5433, "shop")
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("oracle://me:hunter2@db.example/shop", "has the scheme 'oracle'"),
+        ("me:hunter2@db.example/shop", "has no scheme"),
+        ("", "has no scheme"),
+        ("postgres://me:hunter2@db.example:port/shop", "cannot be parsed"),
+    ],
+)
+def test_a_bad_url_is_a_clear_error_that_keeps_the_password(url: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ImproperlyConfigured, match=reason) as caught:
+        database_from_url(url, base_dir=tmp_path)
+
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert "postgres" in str(caught.value) or "scheme://" in str(caught.value)
