@@ -1,0 +1,23 @@
+"""What the examples of the documentation find around them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pikku_storage.workflows.registry import registry
+from tests.docs.worker import working
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are unique in a process, and examples reuse the good ones; each page has a registry of its own."""
+    monkeypatch.setattr(registry, "functions", {})
+    monkeypatch.setattr(registry, "workflows", {})
+
+
+@pytest.fixture
+def worker(transactional_db: None, own_registry: None, settings: object) -> Iterator[None]:
+    """A worker that carries out what the examples start."""
+    settings.PIKKU_STORAGE = {"DISPATCHER": "tests.docs.worker.ThreadDispatcher"}
+    with working():
+        yield

@@ -1,0 +1,243 @@
+"""The reference says what the code says: settings, checks, exceptions, transitions, columns, signatures."""
+
+import ast
+import inspect
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.test import override_settings
+
+from pikku_storage import exceptions
+from pikku_storage.conf import KEYS, settings
+from pikku_storage.durations import to_milliseconds
+from pikku_storage.workflows import StepContext, errors, records, timeline
+from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
+from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.handle import WorkflowRunHandle
+from pikku_storage.workflows.routing import RELAY_ENTRY, TASKS
+from pikku_storage.workflows.runs import WorkflowRunService
+from pikku_storage.workflows.service import WorkflowService
+from pikku_storage.workflows.statuses import (
+    RUN_TRANSITIONS,
+    STEP_TRANSITIONS,
+    RunStatus,
+    StepStatus,
+    VersionStatus,
+)
+from tests.docs.markdown import DOCS, ROOT, codes_in, headings_of, prose_of, table_rows
+from tests.docs.signatures import public_methods, public_properties, signature_text
+
+REFERENCE = DOCS / "reference"
+PACKAGES = [ROOT / "pikku_storage", ROOT / "console"]
+# What a definition offers beside its methods and options.
+DEFINITION = REFERENCE / "workflows-and-functions.md"
+
+
+def code_headings(page: Path) -> list[str]:
+    return [heading.strip("`") for heading in headings_of(page) if heading.startswith("`")]
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_setting_is_documented_and_no_other() -> None:
+    assert sorted(code_headings(REFERENCE / "settings.md")) == sorted(KEYS)
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_the_documented_default_of_a_setting_is_the_one_it_has(key: str) -> None:
+    rows = {codes_in(row[0])[0]: codes_in(row[1])[0] for row in table_rows(REFERENCE / "settings.md", "Settings")}
+    with override_settings(PIKKU_STORAGE={}):
+        default = getattr(settings, key)
+    with override_settings(PIKKU_STORAGE={key: ast.literal_eval(rows[key])}):
+        assert getattr(settings, key) == default
+
+
+# -- system checks -----------------------------------------------------------------------------------------------------
+
+
+def test_every_system_check_is_documented_and_no_other() -> None:
+    ids = {
+        match
+        for package in PACKAGES
+        for path in package.rglob("*.py")
+        for match in re.findall(r"id=\"(pikku[\w.]*\.[EWID]\d{3})\"", path.read_text(encoding="utf-8"))
+    }
+    assert sorted(code_headings(REFERENCE / "system-checks.md")) == sorted(ids)
+
+
+def test_every_system_check_has_a_cause_and_a_remedy() -> None:
+    page = prose_of(REFERENCE / "system-checks.md")
+    for section in page.split("\n## ")[1:]:
+        assert "Cause: " in section, section
+        assert "Remedy: " in section, section
+
+
+# -- exceptions --------------------------------------------------------------------------------------------------------
+
+
+def own_exceptions() -> dict[str, type[BaseException]]:
+    return {
+        name: value
+        for name, value in vars(exceptions).items()
+        if inspect.isclass(value) and issubclass(value, BaseException) and value.__module__ == exceptions.__name__
+    }
+
+
+def test_every_exception_is_documented_with_its_base_status_and_code() -> None:
+    documented = {
+        codes_in(row[0])[0]: (codes_in(row[1]), row[2], codes_in(row[3]))
+        for row in table_rows(REFERENCE / "exceptions.md", "Exceptions")
+    }
+    expected = {}
+    for name, cls in own_exceptions().items():
+        code = inspect.getattr_static(cls, "code", None)
+        status = getattr(cls, "http_status", "")
+        bases = [base.__name__ for base in cls.__bases__]
+        expected[name] = (bases, str(status), [code] if isinstance(code, str) else [])
+    assert documented == expected
+
+
+def test_every_exception_is_explained() -> None:
+    explained = re.findall(r"^\* (`.+?):", prose_of(REFERENCE / "exceptions.md"), re.MULTILINE)
+    names = [name for item in explained for name in codes_in(item)]
+    # The base of all needs no more than its row.
+    assert sorted([*names, "PikkuError"]) == sorted(own_exceptions())
+
+
+def test_every_code_of_a_stored_error_is_documented() -> None:
+    documented = {codes_in(row[0])[0] for row in table_rows(REFERENCE / "exceptions.md", "Codes in stored errors")}
+    of_exceptions = {inspect.getattr_static(cls, "code", None) for cls in own_exceptions().values()}
+    of_engine = {value for name, value in vars(errors).items() if name.isupper() and not name.startswith("_")}
+    assert documented == {code for code in of_exceptions | of_engine if isinstance(code, str)}
+
+
+# -- statuses ----------------------------------------------------------------------------------------------------------
+
+
+def transitions(heading: str) -> dict[str, list[str]]:
+    section = prose_of(REFERENCE / "statuses.md").split(f"## {heading}\n", 1)[1].split("\n## ")[0]
+    rows = section.split("| from | to |\n|---|---|\n", 1)[1].splitlines()
+    cells = [row.strip("|").split("|") for row in rows if row.startswith("|")]
+    return {codes_in(before)[0]: codes_in(after) for before, after in cells}
+
+
+@pytest.mark.parametrize(
+    ("heading", "table", "statuses"), [("Runs", RUN_TRANSITIONS, RunStatus), ("Steps", STEP_TRANSITIONS, StepStatus)]
+)
+def test_the_transitions_are_those_of_the_code(heading: str, table: Any, statuses: Any) -> None:
+    expected = {
+        before.value: [status.value for status in statuses if status in following]
+        for before, following in table.items()
+    }
+    assert transitions(heading) == expected
+
+
+@pytest.mark.parametrize(
+    ("heading", "statuses"), [("Runs", RunStatus), ("Steps", StepStatus), ("Versions", VersionStatus)]
+)
+def test_every_status_is_explained(heading: str, statuses: Any) -> None:
+    explained = [codes_in(row[0])[0] for row in table_rows(REFERENCE / "statuses.md", heading)]
+    assert explained == [status.value for status in statuses]
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+TYPES = {
+    "CharField": "text",
+    "ForeignKey": "text",
+    "JSONField": "JSON",
+    "BooleanField": "boolean",
+    "DateTimeField": "time",
+    "IntegerField": "integer",
+}
+
+
+@pytest.mark.parametrize(
+    "model", list(apps.get_app_config("pikku_workflows").get_models()), ids=lambda model: model.__name__
+)
+def test_every_column_is_documented_with_its_type(model: Any) -> None:
+    documented = [
+        (codes_in(row[0])[0], row[1], row[2])
+        for row in table_rows(REFERENCE / "database.md", f"`{model._meta.db_table}`")
+    ]
+    assert documented == [
+        (field.column, TYPES[field.get_internal_type()], "yes" if field.null else "")
+        for field in model._meta.concrete_fields
+    ]
+
+
+# -- public names ------------------------------------------------------------------------------------------------------
+
+
+def section_of(page: Path, heading: str, *, level: int = 2) -> str:
+    marks = "#" * level
+    return re.split(rf"^#{{1,{level}}} ", prose_of(page).split(f"\n{marks} {heading}\n", 1)[1], flags=re.MULTILINE)[0]
+
+
+def documented_signatures(text: str) -> list[str]:
+    cells = [line.strip("|").split("|")[0] for line in text.splitlines() if line.startswith("| `")]
+    return [code for cell in cells for code in codes_in(cell) if "(" in code]
+
+
+def signatures(cls: type) -> list[str]:
+    return [signature_text(name, method) for name, method in public_methods(cls).items()]
+
+
+@pytest.mark.parametrize("cls", [WorkflowService, WorkflowRunService], ids=lambda cls: cls.__name__)
+def test_every_operation_of_a_service_is_documented(cls: type) -> None:
+    text = section_of(REFERENCE / "services.md", f"`{cls.__name__}`")
+    assert documented_signatures(text) == signatures(cls)
+
+
+@pytest.mark.parametrize(("cls", "name"), [(WorkflowRunHandle, "handle.md"), (Flow, "flow.md")])
+def test_every_method_and_property_of_a_flow_or_handle_is_documented(cls: type, name: str) -> None:
+    text = prose_of(REFERENCE / name)
+    assert documented_signatures(text) == signatures(cls)
+    assert set(public_properties(cls)) <= set(codes_in(text))
+
+
+def test_start_and_run_are_documented() -> None:
+    assert documented_signatures(section_of(DEFINITION, "`start` and `run`", level=3)) == signatures(WorkflowDefinition)
+
+
+def test_the_options_of_the_decorators_are_documented() -> None:
+    options = signature_text("@function", FunctionDefinition.__init__, skip=2)
+    assert f"`{options}`" in section_of(DEFINITION, "`@function`")
+    assert f"`{signature_text('@workflow', workflow)}`" in section_of(DEFINITION, "`@workflow`")
+    assert inspect.signature(function).parameters.keys() == {"func", "options"}
+    rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`@function`")]
+    assert rows == [name for name in inspect.signature(FunctionDefinition).parameters if name != "func"]
+
+
+def test_what_a_step_knows_of_itself_is_documented() -> None:
+    rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`current_step`")]
+    assert rows == [field.name for field in fields(StepContext)]
+
+
+def test_every_spelling_of_a_unit_is_documented() -> None:
+    rows = table_rows(DEFINITION, "Durations")
+    for _name, spellings in rows:
+        assert len({to_milliseconds(f"1{unit}") for unit in codes_in(spellings)}) == 1
+    from pikku_storage.durations import _UNITS
+
+    assert {unit for _name, spellings in rows for unit in codes_in(spellings)} == set(_UNITS)
+
+
+def test_every_record_is_documented_with_its_fields() -> None:
+    for row in table_rows(REFERENCE / "services.md", "Records"):
+        name = codes_in(row[0])[0]
+        record = getattr(records, name, None) or getattr(timeline, name)
+        listed, _, properties = row[1].partition("; properties ")
+        assert codes_in(listed) == [field.name for field in fields(record)], name
+        assert codes_in(properties) == public_properties(record), name
+
+
+def test_tasks_and_the_beat_entry_are_documented() -> None:
+    page = REFERENCE / "celery.md"
+    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == list(TASKS)
+    assert RELAY_ENTRY in codes_in(prose_of(page))
