@@ -1,0 +1,78 @@
+"""What the behaviours have in common: services, a broker in a list, and definitions that are gone after the test."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
+
+from pikku_storage.db import Engine, engine
+from pikku_storage.workflows import service as service_module
+from pikku_storage.workflows.dispatch import dispatcher
+from pikku_storage.workflows.registry import registry
+from pikku_storage.workflows.runs import WorkflowRunService
+from pikku_storage.workflows.service import WorkflowService
+from tests.conformance.recording import RecordingDispatcher
+
+Counter = Callable[[], CaptureQueriesContext]
+
+
+@pytest.fixture(autouse=True)
+def _own_registry() -> Iterator[None]:
+    """Definitions that a test makes are gone after it, and so is the memory of which versions are stored."""
+    functions, workflows = dict(registry.functions), dict(registry.workflows)
+    service_module._stored_versions.clear()
+    yield
+    registry.functions, registry.workflows = functions, workflows
+
+
+@pytest.fixture(autouse=True)
+def outbox(settings: Settings) -> Iterator[RecordingDispatcher]:
+    """The broker of every test here."""
+    settings.PIKKU_STORAGE = {"DISPATCHER": RecordingDispatcher.PATH}
+    recording = dispatcher()
+    assert isinstance(recording, RecordingDispatcher)
+    recording.reset()
+    yield recording
+    recording.reset()
+
+
+@pytest.fixture
+def no_broker(settings: Settings) -> None:
+    """A project that sends no messages at all."""
+    settings.PIKKU_STORAGE = {"DISPATCHER": None}
+
+
+@pytest.fixture
+def service(db: None) -> WorkflowService:
+    """The write side."""
+    return WorkflowService(worker="worker-0")
+
+
+@pytest.fixture
+def runs(db: None) -> WorkflowRunService:
+    """The read side."""
+    return WorkflowRunService()
+
+
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock is a millisecond later than the one before, so that no two events share one."""
+    ticks = itertools.count()
+    now = Engine.now
+    monkeypatch.setattr(Engine, "now", lambda self: now(self) + next(ticks) * timedelta(milliseconds=1))
+
+
+@pytest.fixture
+def statements(db: None) -> Counter:
+    """Counts statements in a block: `with statements() as seen: …; seen.captured_queries`."""
+
+    def count() -> CaptureQueriesContext:
+        # The clock asks the server for its time once a minute; that is no part of any operation.
+        engine("default").now()
+        return CaptureQueriesContext(connection)
+
+    return count

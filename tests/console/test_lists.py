@@ -1,0 +1,258 @@
+"""The lists: what they show, how they are searched, filtered and paged, and what that costs."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from pikku_storage.workflows.models import WorkflowRun
+from pikku_storage.workflows.service import WorkflowService
+from tests.console.stories import Story, Try, failed_order, now, order_in_flight
+from tests.console.urls import list_url
+
+pytestmark = pytest.mark.django_db
+
+
+def listed(response: Any) -> list[str]:
+    """The ids of the listed rows."""
+    assert response.status_code == 200
+    return [row.pk for row in response.context_data["cl"].result_list]
+
+
+def test_columns(root_client: Client) -> None:
+    User.objects.create_user("alice", pk=4711)
+    failed_order(now() - timedelta(minutes=3), owner_id="4711").tell()
+    page = root_client.get(list_url()).content.decode()
+    for text in ("fulfil_order", "alice", "31.0 s", "2/3", "(+2)", "E_FUNDS", "insufficient funds"):
+        assert text in page
+    # Of the error only the beginning of its message is read.
+    assert "Traceback" not in page
+
+
+def test_newest_first(root_client: Client) -> None:
+    at = now()
+    ids = [Story(started=at - timedelta(minutes=minutes)).tell() for minutes in (5, 1, 3)]
+    assert listed(root_client.get(list_url())) == [ids[1], ids[2], ids[0]]
+
+
+def test_paging_by_key_goes_through_all_rows_and_back(root_client: Client) -> None:
+    at = now()
+    # Several share a time, so that the id decides.
+    ids = [Story(started=at - timedelta(seconds=index // 4)).tell() for index in range(120)]
+    url, seen, pages = list_url(), [], []
+    while True:
+        response = root_client.get(url)
+        seen += listed(response)
+        pages.append(listed(response))
+        older = response.context_data["cl"].older_url
+        if not older:
+            break
+        url = list_url() + older
+    assert sorted(seen) == sorted(ids)
+    assert [len(page) for page in pages] == [50, 50, 20]
+    newer = root_client.get(list_url() + response.context_data["cl"].newer_url)
+    assert listed(newer) == pages[1]
+    first = root_client.get(list_url() + newer.context_data["cl"].newer_url)
+    assert listed(first) == pages[0]
+    assert first.context_data["cl"].newer_url == ""
+
+
+def test_no_list_counts_its_rows(root_client: Client) -> None:
+    for _ in range(3):
+        Story().step("a", [Try(0, 0, 1)]).tell()
+    for url in (
+        list_url(),
+        f"{list_url()}?status=completed",
+        list_url("workflowstep"),
+        list_url("workflowstephistory"),
+    ):
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            root_client.get(url)
+        for query in captured.captured_queries:
+            sql = query["sql"]
+            bounded = "GROUP BY" in sql or "LIMIT 1001" in sql
+            assert "COUNT(" not in sql or bounded, sql
+
+
+def test_payloads_are_not_read(root_client: Client) -> None:
+    failed_order(now()).tell()
+    for model in ("workflowrun", "workflowstep", "workflowstephistory", "workflowversion"):
+        with CaptureQueriesContext(connection) as captured:
+            root_client.get(f"{list_url(model)}?run=x" if "step" in model else list_url(model))
+        for query in captured.captured_queries:
+            for column in ("input", "output", "state", "data", "result", "graph"):
+                assert f'"{column}"' not in query["sql"]
+
+
+@pytest.mark.parametrize("rows", [1, 50])
+def test_a_page_of_runs_costs_the_same_however_many(root_client: Client, rows: int) -> None:
+    for index in range(rows):
+        story = failed_order(now(), owner_id=str(index))
+        story.tell()
+    with CaptureQueriesContext(connection) as captured:
+        assert len(listed(root_client.get(list_url()))) == rows
+    # Session, user; workflow names; five status counts; the page; steps, errors, owners.
+    assert len(captured) == 12
+
+
+def test_status_tabs(root_client: Client) -> None:
+    failed_order(now()).tell()
+    Story().tell()
+    Story().tell()
+    response = root_client.get(list_url())
+    counts = {tab.status: tab.count for tab in response.context_data["tabs"]}
+    assert counts == {"": "", "running": "0", "suspended": "0", "completed": "2", "failed": "1", "cancelled": "0"}
+    assert len(listed(root_client.get(f"{list_url()}?status=failed"))) == 1
+    # Under another filter the numbers would be of something else.
+    tabs = root_client.get(f"{list_url()}?workflow=fulfil_order").context_data["tabs"]
+    assert {tab.count for tab in tabs} == {""}
+
+
+def test_counts_stop_at_a_thousand(root_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.admin.runs.COUNT_UP_TO", 2)
+    for _ in range(4):
+        Story().tell()
+    response = root_client.get(list_url())
+    assert next(tab.count for tab in response.context_data["tabs"] if tab.status == "completed") == "2+"
+
+
+def test_filters(root_client: Client) -> None:
+    old = Story(workflow="restock", started=now() - timedelta(days=3)).tell()
+    new = Story(workflow="fulfil_order").tell()
+    assert listed(root_client.get(f"{list_url()}?workflow=restock")) == [old]
+    assert listed(root_client.get(f"{list_url()}?started=24h")) == [new]
+    assert listed(root_client.get(f"{list_url()}?started=7d")) == [new, old]
+    assert listed(root_client.get(f"{list_url()}?status=nonsense")) == [new, old]
+
+
+def test_filter_links_start_at_the_first_page(root_client: Client) -> None:
+    for _ in range(60):
+        Story().tell()
+    older = root_client.get(list_url()).context_data["cl"].older_url
+    page = root_client.get(list_url() + older).content.decode()
+    links = re.findall(r'href="(\?[^"]*started[^"]*)"', page)
+    assert links
+    assert all("before" not in html.unescape(link) for link in links)
+
+
+def test_search_finds_by_each_of_four_ways(root_client: Client) -> None:
+    alice = User.objects.create_user("alice", pk=4711)
+    by_id = Story(options={"id": "ab_c%d-1"}).tell()
+    by_key = Story(options={"idempotency_key": "order/7"}).tell()
+    by_workflow = Story(workflow="restock").tell()
+    by_owner = Story(options={"owner_id": str(alice.pk)}).tell()
+    Story(options={"id": "abXcYd-2"}).tell()
+
+    def search(term: str) -> list[str]:
+        return listed(root_client.get(list_url(), {"q": term}))
+
+    assert search("ab_c%d") == [by_id]
+    assert search("order/7") == [by_key]
+    assert search("restock") == [by_workflow]
+    assert search("alice") == [by_owner]
+    assert search("4711") == [by_owner]
+    assert search("  restock ") == [by_workflow]
+    assert search("resto") == []
+    assert search("order") == []
+
+
+def test_search_uses_indexes_only(root_client: Client) -> None:
+    Story(workflow="restock", options={"owner_id": "x", "idempotency_key": "k"}).tell()
+    for term in ("restock", "x", "k", "01"):
+        with CaptureQueriesContext(connection) as captured:
+            root_client.get(list_url(), {"q": term})
+        for query in captured.captured_queries:
+            sql = query["sql"]
+            assert "LIKE" not in sql.upper() or connection.vendor == "postgresql"
+            if connection.vendor == "sqlite" and 'FROM "workflow_runs"' in sql and "COUNT" not in sql:
+                with connection.cursor() as cursor:
+                    cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+                    plan = " ".join(str(row[-1]) for row in cursor.fetchall())
+                assert "USING" in plan, (sql, plan)
+                assert "INDEX" in plan, (sql, plan)
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "~", "2026-99-99~x", "2026-01-01T00:00:00Z"])
+def test_a_broken_cursor_leads_to_the_first_page(root_client: Client, cursor: str) -> None:
+    Story().tell()
+    response = root_client.get(list_url(), {"before": cursor})
+    assert response.status_code == 302
+    assert len(listed(root_client.get(response.headers["Location"]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "text"),
+    [
+        ("workflowrun", {}, "No workflow has run yet."),
+        ("workflowrun", {"q": "zzz"}, "Nothing matches."),
+        ("workflowrun", {"status": "failed"}, "Nothing matches."),
+        ("workflowrun", {"before": "2020-01-01T00:00:00Z~x"}, "There is nothing further."),
+        ("workflowstep", {}, "Nothing is due."),
+        ("workflowstep", {"run": "zzz"}, "Nothing matches."),
+        ("workflowstephistory", {}, "Choose a run."),
+        ("workflowversion", {}, "No version is stored yet."),
+    ],
+)
+def test_an_empty_list_says_why(root_client: Client, model: str, params: dict[str, str], text: str) -> None:
+    assert text in root_client.get(list_url(model), params).content.decode()
+
+
+def test_steps_without_a_run_are_those_that_are_due(root_client: Client) -> None:
+    order_in_flight(now() - timedelta(seconds=470)).tell()
+    response = root_client.get(list_url("workflowstep"))
+    assert [step.step_name for step in response.context_data["cl"].result_list] == ["book parcel"]
+
+
+def test_steps_and_attempts_of_a_run(root_client: Client) -> None:
+    run_id = order_in_flight(now() - timedelta(seconds=470)).tell()
+    steps = root_client.get(list_url("workflowstep"), {"run": run_id})
+    assert len(listed(steps)) == 8
+    assert len(listed(root_client.get(list_url("workflowstep"), {"run": run_id, "status": "failed"}))) == 1
+    assert len(listed(root_client.get(list_url("workflowstep"), {"q": run_id}))) == 8
+    assert len(listed(root_client.get(list_url("workflowstephistory"), {"run": run_id}))) == 11
+    assert len(listed(root_client.get(list_url("workflowstephistory"), {"q": run_id}))) == 11
+
+
+@pytest.mark.parametrize("model", ["workflowstep", "workflowstephistory"])
+def test_lists_of_steps_and_attempts_cost_the_same_however_many(
+    root_client: Client, model: str, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    for count in (1, 45):
+        story = Story()
+        for index in range(count):
+            story.step(f"s{index}", [Try(index, index, index + 1)], function="f")
+        run_id = story.tell()
+        with django_assert_num_queries(3):
+            assert len(listed(root_client.get(list_url(model), {"run": run_id}))) == count
+
+
+def test_versions(root_client: Client) -> None:
+    service = WorkflowService()
+    service.upsert_workflow_version("restock", "abc123", {"source": "def restock(flow):\n    <b>"}, "complex")
+    service.upsert_workflow_version("ship", "def456", {"nodes": [1]}, "graph")
+    response = root_client.get(list_url("workflowversion"))
+    assert len(listed(response)) == 2
+    assert len(listed(root_client.get(list_url("workflowversion"), {"q": "restock"}))) == 1
+    assert len(listed(root_client.get(list_url("workflowversion"), {"q": "def456"}))) == 1
+    assert len(listed(root_client.get(list_url("workflowversion"), {"source__exact": "graph"}))) == 1
+
+
+def test_the_changelist_offers_nothing_to_change(root_client: Client) -> None:
+    Story().tell()
+    page = root_client.get(list_url()).content.decode()
+    assert "addlink" not in page
+    assert "action-select" not in page
+    response = root_client.post(list_url(), {"action": "delete_selected", "_selected_action": ["x"]})
+    assert response.status_code == 200
+    assert WorkflowRun.objects.count() == 1

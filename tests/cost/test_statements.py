@@ -1,0 +1,160 @@
+"""What a durable step costs, counted: statements and transactions, on every database."""
+
+from collections.abc import Iterable
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
+
+from pikku_storage.workflows import function, workflow
+from pikku_storage.workflows.dispatch import Message
+from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.service import WorkflowService
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+IS_POSTGRESQL = connection.vendor == "postgresql"
+STEP_STATEMENTS = 2 if IS_POSTGRESQL else 4
+STEP_TRANSACTIONS = 0 if IS_POSTGRESQL else 2
+"""Explicit ones; on PostgreSQL each of the two statements is its own."""
+
+sent: list[Message] = []
+
+
+class Kept:
+    """A dispatcher that keeps its messages."""
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """Keep them."""
+        sent.extend(messages)
+
+
+@pytest.fixture(autouse=True)
+def kept_messages(settings: Settings) -> None:
+    settings.PIKKU_STORAGE = {"DISPATCHER": "tests.cost.test_statements.Kept"}
+    sent.clear()
+
+
+@function(name="cost.noop", retries=0)
+def noop() -> None: ...
+
+
+@function(name="cost.queued", retries=0, queued=True)
+def queued_noop() -> None: ...
+
+
+@workflow(name="cost.sequence")
+def sequence(flow: Flow, steps: int) -> None:
+    for index in range(steps):
+        flow.do(f"step {index}", noop)
+
+
+@workflow(name="cost.queued_one")
+def queued_one(flow: Flow) -> None:
+    flow.do("away", queued_noop)
+
+
+@workflow(name="cost.spread")
+def spread(flow: Flow, width: int) -> None:
+    flow.map("item", queued_noop, [{}] * width)
+
+
+class Cost(CaptureQueriesContext):
+    """Counts what was said to the database, and how much of it was transaction control."""
+
+    def __init__(self) -> None:
+        super().__init__(connection)
+
+    @property
+    def texts(self) -> list[str]:
+        return [query["sql"] for query in self.captured_queries]
+
+    @property
+    def transactions(self) -> int:
+        return sum(text.startswith("BEGIN") for text in self.texts)
+
+    @property
+    def statements(self) -> int:
+        control = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
+        return sum(not text.startswith(control) for text in self.texts)
+
+
+def cost_of_inline(steps: int) -> Cost:
+    with Cost() as cost:
+        sequence.run({"steps": steps})
+    return cost
+
+
+@pytest.fixture(autouse=True)
+def warmed_up(kept_messages: None) -> None:
+    """The version is stored and the clock has been read: once per process, not per run."""
+    sequence.run({"steps": 1})
+    queued_one.start()
+    spread.start({"width": 1})
+    sent.clear()
+
+
+def test_an_inline_run_costs_four_statements_beside_its_steps() -> None:
+    cost = cost_of_inline(0)
+    assert (cost.statements, cost.transactions) == (4, 0), cost.texts
+
+
+@pytest.mark.parametrize("steps", [1, 10])
+def test_an_inline_step_costs_at_most_four_statements_in_two_transactions(steps: int) -> None:
+    empty, cost = cost_of_inline(0), cost_of_inline(steps)
+    assert cost.statements - empty.statements == STEP_STATEMENTS * steps, cost.texts
+    assert cost.transactions == STEP_TRANSACTIONS * steps
+
+
+def test_the_hundredth_step_costs_what_the_first_one_did() -> None:
+    empty, cost = cost_of_inline(0), cost_of_inline(100)
+    assert cost.statements - empty.statements == 100 * STEP_STATEMENTS
+
+
+def test_the_cost_of_a_queued_step_is_what_its_reasons_say() -> None:
+    """Enter the run; read it and its steps; insert step and attempt; after sending, note both as scheduled; leave.
+
+    Then, in the worker that got the step's message: read step and run; claim step and attempt; outcome of step and
+    attempt with the run's wake-up; and the run's end: enter, read, read, settle.
+    """
+    with Cost() as start:
+        handle = queued_one.start()
+    service = WorkflowService()
+    with Cost() as orchestrate:
+        service.orchestrate_workflow(handle.id)
+    (message,) = [message for message in sent if message.step_name]
+    with Cost() as execute:
+        service.execute_workflow_step(handle.id, message.step_name or "")
+    assert handle.status == "completed"
+    assert start.statements == 1, start.texts
+    assert orchestrate.statements == (8 if IS_POSTGRESQL else 9), orchestrate.texts
+    assert execute.statements == (8 if IS_POSTGRESQL else 11), execute.texts
+
+
+def test_a_duplicate_message_costs_two_reads() -> None:
+    handle = queued_one.start()
+    service = WorkflowService()
+    service.orchestrate_workflow(handle.id)
+    service.execute_workflow_step(handle.id, "away")
+    with Cost() as step_again:
+        service.execute_workflow_step(handle.id, "away")
+    with Cost() as run_again:
+        service.orchestrate_workflow(handle.id)
+    assert (step_again.statements, run_again.statements) == (2, 1), step_again.texts + run_again.texts
+
+
+@pytest.mark.parametrize("width", [2, 40])
+def test_a_fan_out_is_begun_with_the_same_statements_however_wide(width: int) -> None:
+    handle = spread.start({"width": width})
+    with Cost() as cost:
+        WorkflowService().orchestrate_workflow(handle.id)
+    assert cost.statements == (8 if IS_POSTGRESQL else 9), cost.texts
+    assert sum(message.step_name is not None for message in sent) == width
+
+
+def test_a_relay_with_nothing_to_do_reads_twice() -> None:
+    sequence.run({"steps": 1})
+    with Cost() as cost:
+        assert WorkflowService().relay() == []
+    assert cost.statements == 2, cost.texts

@@ -1,0 +1,107 @@
+"""What tests are made of.
+
+`RunFactory` and `StepFactory` go through the service, as the engine does. The `…RowFactory` ones write plain rows, for
+tests of the read side that need a certain past: times, statuses, attempts.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import factory
+from factory.django import DjangoModelFactory
+
+from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from pikku_storage.workflows.records import Run, StepState
+from pikku_storage.workflows.service import WorkflowService
+from pikku_storage.workflows.statuses import RunStatus, StepStatus
+
+A_MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
+
+
+class RunFactory(factory.Factory[Run]):
+    """A stored run that nobody drives; answers with the service's record."""
+
+    class Meta:
+        model = Run
+
+    name = "orders"
+    data: Any = factory.LazyFunction(dict)
+
+    @classmethod
+    def _create(cls, model_class: type[Run], *args: Any, **kwargs: Any) -> Run:
+        service = WorkflowService()
+        run = service.get_run(service.create_run(**kwargs))
+        assert run is not None
+        return run
+
+
+class StepFactory(factory.Factory[StepState]):
+    """A pending step of a stored run; answers with the service's record."""
+
+    class Meta:
+        model = StepState
+
+    run_id = factory.LazyFunction(lambda: RunFactory.create().id)
+    step_name = factory.Sequence(lambda number: f"step {number}")
+    rpc_name: str | None = "work"
+    data: Any = factory.LazyFunction(dict)
+
+    @classmethod
+    def _create(cls, model_class: type[StepState], *args: Any, **kwargs: Any) -> StepState:
+        return WorkflowService().insert_step_state(**kwargs)
+
+
+class RunRowFactory(DjangoModelFactory[WorkflowRun]):
+    """A row of `workflow_runs`; each one a minute later than the one before."""
+
+    class Meta:
+        model = WorkflowRun
+
+    workflow = "orders"
+    status = RunStatus.RUNNING.value
+    input: Any = factory.LazyFunction(dict)
+    created_at = factory.Sequence(lambda number: A_MONDAY + timedelta(minutes=number))
+    updated_at = factory.SelfAttribute("created_at")
+
+
+class StepRowFactory(DjangoModelFactory[WorkflowStep]):
+    """A row of `workflow_step`."""
+
+    class Meta:
+        model = WorkflowStep
+
+    run = factory.SubFactory(RunRowFactory)
+    step_name = factory.Sequence(lambda number: f"step {number}")
+    status = StepStatus.PENDING.value
+    current_attempt = 1
+    created_at = factory.SelfAttribute("run.created_at")
+    updated_at = factory.SelfAttribute("created_at")
+
+
+class AttemptRowFactory(DjangoModelFactory[WorkflowStepHistory]):
+    """A row of `workflow_step_history`."""
+
+    class Meta:
+        model = WorkflowStepHistory
+
+    step = factory.SubFactory(StepRowFactory)
+    attempt = 1
+    id = factory.LazyAttribute(lambda row: WorkflowStepHistory.id_of(row.step.id, row.attempt))
+    status = StepStatus.PENDING.value
+    created_at = factory.SelfAttribute("step.created_at")
+
+
+class VersionRowFactory(DjangoModelFactory[WorkflowVersion]):
+    """A row of `workflow_versions`."""
+
+    class Meta:
+        model = WorkflowVersion
+
+    workflow_name = "orders"
+    graph_hash = factory.Sequence(lambda number: f"{number:032x}")
+    id = factory.LazyAttribute(lambda row: WorkflowVersion.id_of(row.workflow_name, row.graph_hash))
+    graph: Any = factory.LazyFunction(dict)
+    source = "complex"
+    created_at = A_MONDAY

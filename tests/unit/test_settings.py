@@ -1,0 +1,98 @@
+"""`PIKKU_STORAGE` and the system checks."""
+
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage, run_checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from pytest_django import Settings
+
+from pikku_storage.conf import KEYS
+from pikku_storage.conf import settings as pikku_settings
+from pikku_storage.db import engine
+from pikku_storage.workflows.dispatch import CeleryDispatcher, dispatcher
+
+
+def _checked(settings: Settings, **given: Any) -> list[tuple[str | None, str]]:
+    settings.PIKKU_STORAGE = given
+    messages: list[CheckMessage] = run_checks(tags=["pikku"])
+    return [(message.id, str(message.msg)) for message in messages]
+
+
+def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None:
+    settings.PIKKU_STORAGE = {}
+
+    assert {key: getattr(pikku_settings, key) for key in KEYS} == {
+        "DISPATCHER": "pikku_storage.workflows.dispatch.CeleryDispatcher",
+        "QUEUE": "celery",
+        "LEASE": 60_000,
+        "RELAY_INTERVAL": 5_000,
+        "PATIENCE": 30_000,
+        "STALLED_AFTER": 300_000,
+        "MAX_PAYLOAD_BYTES": 4_194_304,
+    }
+
+
+def test_settings_are_read_when_they_are_asked_for(settings: Settings) -> None:
+    settings.PIKKU_STORAGE = {"LEASE": "2min"}
+    assert pikku_settings.LEASE == 120_000
+    settings.PIKKU_STORAGE = {"LEASE": 500}
+    assert pikku_settings.LEASE == 500
+
+
+def test_a_project_without_the_setting_has_the_defaults(settings: Settings) -> None:
+    del settings.PIKKU_STORAGE
+
+    assert pikku_settings.LEASE == 60_000
+
+
+def test_good_settings_pass_the_checks(settings: Settings) -> None:
+    assert _checked(settings, LEASE="1min", DISPATCHER=None, QUEUE="work", MAX_PAYLOAD_BYTES=1_000) == []
+
+
+def test_an_unknown_key_is_an_error(settings: Settings) -> None:
+    assert _checked(settings, LEESE="1min") == [("pikku.E001", "PIKKU_STORAGE has the unknown key 'LEESE'.")]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("LEASE", "soon"), ("PATIENCE", -1), ("RELAY_INTERVAL", None), ("MAX_PAYLOAD_BYTES", "much")],
+)
+def test_a_value_that_cannot_be_used_is_an_error(settings: Settings, key: str, value: Any) -> None:
+    ((check_id, message),) = _checked(settings, **{key: value})
+
+    assert check_id == "pikku.E002"
+    assert message.startswith(f"PIKKU_STORAGE['{key}'] cannot be used: ")
+
+
+@pytest.mark.parametrize("path", ["nowhere.Dispatcher", "pikku_storage.workflows.dispatch.Missing", "nodots", 5])
+def test_a_dispatcher_that_cannot_be_imported_is_an_error(settings: Settings, path: Any) -> None:
+    assert [check_id for check_id, _ in _checked(settings, DISPATCHER=path)] == ["pikku.E003"]
+
+
+def test_the_dispatcher_is_made_once(settings: Settings) -> None:
+    settings.PIKKU_STORAGE = {}
+    assert isinstance(dispatcher(), CeleryDispatcher)
+    assert dispatcher() is dispatcher()
+    settings.PIKKU_STORAGE = {"DISPATCHER": None}
+    assert dispatcher() is None
+
+
+def test_sqlite_with_deferred_transactions_is_a_warning(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    connection = connections["default"]
+    monkeypatch.setattr(connection, "vendor", "sqlite")
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
+    assert [check_id for check_id, _ in _checked(settings)] == ["pikku.W001"]
+
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"transaction_mode": "IMMEDIATE"})
+    assert _checked(settings) == []
+
+
+def test_a_database_without_an_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections["default"], "vendor", "oracle")
+
+    with pytest.raises(
+        ImproperlyConfigured, match="Pikku Storage has no engine for 'oracle'; it runs on postgresql, sqlite"
+    ):
+        engine("default")
