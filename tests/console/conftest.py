@@ -6,8 +6,6 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-pytestmark = pytest.mark.django_db
-
 
 def client_of(user: User) -> Client:
     """A browser in which that user is logged in."""

@@ -1,0 +1,147 @@
+"""The one sentence above a run's page: what it waits for, or why it ended. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext, ngettext
+
+from console.formatting import absolute, ago, duration, shorten
+from console.records import RunRow, StepRow
+from console.states import State
+from console.timeline import Timeline
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, WORKFLOW_NOT_FOUND
+from pikku_storage.workflows.statuses import RunStatus
+
+_MESSAGE_LIMIT = 400
+_GRACE = timedelta(seconds=30)
+"""What is due for longer than this is late: nobody seems to look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banner:
+    """`kind` is waiting, failed, or quiet. `code` is the error's, if it has one."""
+
+    kind: str
+    text: SafeString
+    code: str = ""
+    hint: str = ""
+
+
+def banner_of(run: RunRow, steps: Sequence[StepRow], timeline: Timeline, *, now: datetime) -> Banner | None:
+    """What there is to say about this run; `None` while it works, and when it is completed."""
+    if run.status == RunStatus.FAILED:
+        return _failed(run.error)
+    if run.status == RunStatus.CANCELLED:
+        return _cancelled(run)
+    if run.status == RunStatus.SUSPENDED:
+        return _suspended(run)
+    if run.status == RunStatus.RUNNING:
+        return _waiting(run, steps, timeline, now)
+    return None
+
+
+def message_of(error: Any) -> str:
+    """The message of a stored error, shortened; empty without one."""
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return "" if message is None else shorten(str(message), _MESSAGE_LIMIT)
+
+
+def code_of(error: Any) -> str:
+    """The code of a stored error; empty without one."""
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return "" if code is None else shorten(str(code), 80)
+
+
+def _failed(error: Any) -> Banner:
+    name = error.get("name") if isinstance(error, Mapping) else None
+    message = message_of(error) or gettext("no message was stored")
+    text = (
+        format_html(gettext("Failed: {}"), message)
+        if not name
+        else format_html(gettext("Failed with <b>{}</b>: {}"), shorten(str(name), 80), message)
+    )
+    return Banner(kind="failed", text=text, code=code_of(error))
+
+
+def _cancelled(run: RunRow) -> Banner:
+    reason = message_of(run.error) or gettext("no reason was given")
+    return Banner(
+        kind="quiet",
+        text=format_html(gettext("Cancelled {}: {}"), absolute(run.updated_at), reason),
+        code=code_of(run.error),
+    )
+
+
+def _suspended(run: RunRow) -> Banner:
+    message = message_of(run.error)
+    code = code_of(run.error)
+    if code == RPC_NOT_FOUND:
+        text = format_html(gettext("Waiting on a missing function: {}"), message)
+        hint = gettext("The run goes on by itself once a worker knows the function.")
+    elif code == WORKFLOW_NOT_FOUND:
+        text = format_html(gettext("Waiting on a missing workflow: {}"), message)
+        hint = gettext("The run goes on by itself once a worker knows the workflow.")
+    else:
+        # A suspended run's error is a reason, not a failure (contract console.md §5).
+        text = format_html(gettext("Waiting to be resumed. {}"), message)
+        hint = ""
+    return Banner(kind="waiting", text=text, code=code, hint=hint)
+
+
+def _waiting(run: RunRow, steps: Sequence[StepRow], timeline: Timeline, now: datetime) -> Banner | None:
+    states = {lane.step_id: lane.state for lane in timeline.steps()}
+    if State.RUNNING in states.values():
+        return None
+    waiting = [step for step in steps if states.get(step.id) is State.WAITING and step.due_at is not None]
+    queued = [step for step in steps if states.get(step.id) is State.QUEUED]
+    if queued:
+        return _queued(queued, now)
+    if waiting:
+        return _due(min(waiting, key=lambda step: step.due_at or now), now)
+    if run.due_at is not None and not run.inline and run.last_worker is None:
+        text = format_html(gettext("No worker has taken this run yet; it was started {}."), ago(run.created_at, now))
+        return Banner(kind="waiting", text=text, hint=_late_hint(run.created_at, now, gettext("a Celery worker")))
+    return None
+
+
+def _queued(steps: Sequence[StepRow], now: datetime) -> Banner:
+    oldest = min(steps, key=lambda step: step.created_at)
+    text = format_html(
+        ngettext(
+            "Waiting for a worker to take <b>{}</b>, queued {}.",
+            "Waiting for workers to take {} queued steps; the oldest is <b>{}</b>, queued {}.",
+            len(steps),
+        ),
+        *([] if len(steps) == 1 else [len(steps)]),
+        oldest.step_name,
+        ago(oldest.created_at, now),
+    )
+    worker = gettext("a Celery worker on the queue “%(queue)s”") % {"queue": oldest.queue or "celery"}
+    return Banner(kind="waiting", text=text, hint=_late_hint(oldest.created_at, now, worker))
+
+
+def _due(step: StepRow, now: datetime) -> Banner:
+    due_at = step.due_at or now
+    when = gettext("in %(left)s") % {"left": duration(due_at - now)} if due_at > now else ago(due_at, now)
+    if step.rpc_name is None and step.status == "scheduled":
+        text = format_html(gettext("Sleeping in <b>{}</b> until {} ({})."), step.step_name, absolute(due_at), when)
+    else:
+        text = format_html(
+            gettext("<b>{}</b> failed; attempt {} of {} is due {} ({})."),
+            step.step_name,
+            step.attempt + 1,
+            step.max_attempts or "∞",
+            absolute(due_at),
+            when,
+        )
+    return Banner(kind="waiting", text=text, hint=_late_hint(due_at, now, gettext("the relay (celery beat)")))
+
+
+def _late_hint(due_at: datetime, now: datetime, needed: str) -> str:
+    return gettext("That is late: is %(needed)s running?") % {"needed": needed} if now - due_at > _GRACE else ""

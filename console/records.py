@@ -1,0 +1,126 @@
+"""Rows as the console reads them: without their payloads, which load when somebody opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pikku_storage.workflows.records import HistoryEntry
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus
+
+COMPENSATION_SUFFIX = ":onError"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run without input, output and state."""
+
+    id: str
+    workflow: str
+    status: str
+    error: Any
+    inline: bool | None
+    graph_hash: str | None
+    wire: Any
+    owner_id: str | None
+    idempotency_key: str | None
+    last_worker: str | None
+    due_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the run has ended for good."""
+        return self.status in TERMINAL_RUN_STATUSES
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it ended; `None` while it lives."""
+        return self.updated_at if self.is_terminal else None
+
+    def from_wire(self, key: str) -> str | None:
+        """A text of the trigger's record, such as `type`, `parentRunId` or `retryOf`."""
+        value = self.wire.get(key) if isinstance(self.wire, Mapping) else None
+        return value if isinstance(value, str) and value else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """A step without input, output and error."""
+
+    id: str
+    step_name: str
+    rpc_name: str | None
+    status: str
+    child_run_id: str | None
+    retries: int | None
+    retry_delay: str | None
+    max_attempts: int | None
+    from_step_name: str | None
+    current_attempt: int | None
+    claimed_by: str | None
+    group: str | None
+    queue: str | None
+    due_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def attempt(self) -> int:
+        """The number of the current attempt, from 1."""
+        return self.current_attempt or 1
+
+    @property
+    def compensates(self) -> str | None:
+        """The name of the step that this one undoes; `None` for an ordinary step."""
+        name = self.step_name.removesuffix(COMPENSATION_SUFFIX)
+        return name if name and name != self.step_name else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """An attempt without its result and error."""
+
+    step_id: str
+    status: str
+    attempt: int | None
+    created_at: datetime
+    running_at: datetime | None
+    scheduled_at: datetime | None
+    succeeded_at: datetime | None
+    failed_at: datetime | None
+    worker: str | None
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it ended; `None` while it is open. A row of another program may lack the stamp."""
+        if self.status == StepStatus.SUCCEEDED:
+            return self.succeeded_at or self.running_at or self.created_at
+        if self.status == StepStatus.FAILED:
+            return self.failed_at or self.running_at or self.created_at
+        return None
+
+    def as_history(self, step: StepRow, number: int) -> HistoryEntry:
+        """What the timeline is built from, without payloads."""
+        return HistoryEntry(
+            step_id=step.id,
+            step_name=step.step_name,
+            rpc_name=step.rpc_name,
+            from_step_name=step.from_step_name,
+            status=self.status,
+            result=None,
+            error=None,
+            attempt_count=number,
+            retries=step.retries,
+            retry_delay=step.retry_delay,
+            worker=self.worker,
+            created_at=self.created_at,
+            updated_at=self.created_at,
+            running_at=self.running_at,
+            scheduled_at=self.scheduled_at,
+            succeeded_at=self.succeeded_at,
+            failed_at=self.failed_at,
+        )

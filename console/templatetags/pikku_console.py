@@ -1,0 +1,96 @@
+"""How the console's templates write statuses, times and ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from console import formatting
+from console.states import State
+from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
+
+register = template.Library()
+
+_LABELS: dict[str, Any] = {
+    **dict(State.choices),
+    **dict(StepStatus.choices),
+    **dict(VersionStatus.choices),
+    **dict(RunStatus.choices),
+}
+
+
+@register.simple_tag
+def pill(status: str) -> SafeString:
+    """A status in its colour; one that is not known reads as it is stored."""
+    label = str(_LABELS.get(status, status))
+    return format_html('<span class="pk-pill pk-is-{}">{}</span>', status if status in _LABELS else "unknown", label)
+
+
+@register.filter
+def state_label(state: str) -> str:
+    """A state's or status's word."""
+    return str(_LABELS.get(state, state))
+
+
+@register.filter
+def absolute(moment: datetime | None) -> str:
+    """Date, time and zone."""
+    return "" if moment is None else formatting.absolute(moment)
+
+
+@register.filter
+def precise_clock(moment: datetime | None) -> str:
+    """The time of day with milliseconds."""
+    return "" if moment is None else formatting.precise_clock(moment)
+
+
+@register.filter
+def short_id(identifier: str) -> str:
+    """Both ends of an id."""
+    return formatting.short_id(identifier)
+
+
+@register.filter
+def error_part(error: Any, part: str) -> str:
+    """`name`, `message`, `code` or `stack` of a stored error; of anything else, the thing itself as message."""
+    if isinstance(error, Mapping):
+        value = error.get(part)
+        return "" if value is None else str(value)
+    return str(error) if part == "message" and error is not None else ""
+
+
+@register.filter
+def line_count(text: str) -> int:
+    """How many lines a text has."""
+    return len(text.splitlines())
+
+
+@register.simple_tag(takes_context=True)
+def view_link(context: Any, **changes: Any) -> str:
+    """The query string of this run page with some parameters changed; an empty value leaves one out."""
+    page = context["page"]
+    return str(page.query.link(**{name: value if value != "" else None for name, value in changes.items()}))
+
+
+@register.simple_tag(takes_context=True)
+def step_url(context: Any, step_id: str) -> str:
+    """The address of a step's panel."""
+    return str(context["page"].urls.step(step_id))
+
+
+@register.simple_tag
+def url_with_step(run_url: str, step_id: str) -> str:
+    """The run's page with that step opened."""
+    return f"{run_url}?{urlencode({'step': step_id})}"
+
+
+@register.filter
+def admin_list_name(opts: Any) -> str:
+    """The name of the address of a model's list."""
+    return f"admin:{opts.app_label}_{opts.model_name}_changelist"
