@@ -1,0 +1,1 @@
+"""A Django project with nothing in it but two workflows, for the benchmarks and their workers."""
