@@ -182,6 +182,14 @@ class WorkflowAsyncException(BaseException):
     """
 
 
+class WorkflowSuspendedException(BaseException):
+    """Leaves a workflow's body when the run is to be suspended, showing `error`. Never shown to users."""
+
+    def __init__(self, error: Mapping[str, Any]) -> None:
+        super().__init__(str(error.get("message")))
+        self.error = dict(error)
+
+
 class EngineInterrupted(BaseException):
     """Leaves a workflow's body when the database failed under one of its calls; `error` is what the database said."""
 

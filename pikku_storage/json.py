@@ -70,6 +70,16 @@ def to_json_object(value: object, *, root: str = "$") -> dict[str, Json]:
     return plain
 
 
+def to_text(value: object, *, root: str, longest: int = 255) -> str:
+    """A plain text of 1 to `longest` characters that every database can hold (a name, an id); raises `PayloadError`."""
+    if not isinstance(value, str):
+        raise PayloadError(root, f"must be a text, not {type(value).__name__}")
+    text = _text(value, root)
+    if not 0 < len(text) <= longest:
+        raise PayloadError(root, f"must have 1 to {longest} characters, not {len(text)}")
+    return text
+
+
 def _plain(value: object, path: str, depth: int) -> Json:
     if value is None or value is True or value is False:
         return value

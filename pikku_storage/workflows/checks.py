@@ -38,8 +38,8 @@ def check_settings(*, app_configs: Sequence[AppConfig] | None = None, **options:
                 )
             )
     try:
-        if settings.DISPATCHER is not None:
-            import_string(settings.DISPATCHER)
+        if settings.DISPATCHER is not None and not callable(getattr(import_string(settings.DISPATCHER), "send", None)):
+            raise TypeError(f"{settings.DISPATCHER} has no method send")
     except (ImportError, TypeError, AttributeError) as error:
         hint = "Name a class with a send(messages) method, or None to run every workflow inline."
         found.append(checks.Error(f"PIKKU_STORAGE['DISPATCHER']: {error}", hint=hint, id="pikku.E003"))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.durations import Duration, to_milliseconds
-from pikku_storage.exceptions import WorkflowInputError, WorkflowRegistrationError
+from pikku_storage.exceptions import PayloadError, WorkflowInputError, WorkflowRegistrationError
+from pikku_storage.json import to_text
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 
@@ -38,9 +39,12 @@ class _Definition(Generic[P, R]):
         if not inspect.isfunction(func):
             raise WorkflowRegistrationError(f"@{self.kind} takes a plain function, not {func!r}")
         self.func = func
-        self.name = func.__name__ if name is None else name
-        if not 0 < len(self.name) <= NAME_LENGTH:
-            raise WorkflowRegistrationError(f"{self.name!r} is no name: a text of 1 to {NAME_LENGTH} characters")
+        try:
+            self.name = to_text(func.__name__ if name is None else name, root="name", longest=NAME_LENGTH)
+        except PayloadError as error:
+            raise WorkflowRegistrationError(
+                f"{self.source_place}: {name!r:.80} is no name: it {error.reason}"
+            ) from None
         self.signature = inspect.signature(func)
         self._parameters = list(self.signature.parameters.values())[self.skipped_parameters :]
         for parameter in self._parameters:
@@ -65,7 +69,8 @@ class _Definition(Generic[P, R]):
             for parameter in self._parameters
             if parameter.name in names and parameter.default is parameter.empty and parameter.name not in data
         ]
-        surplus = [] if open_ended else [name for name in data if name not in names]
+        own = list(self.signature.parameters)[: self.skipped_parameters]
+        surplus = [name for name in data if name in own or not (open_ended or name in names)]
         problems = [
             f"{label} {', '.join(repr(name) for name in found)}"
             for label, found in (("missing", missing), ("unexpected", surplus))
@@ -100,7 +105,7 @@ class FunctionDefinition(_Definition[P, R]):
     ) -> None:
         super().__init__(func, name)
         self.policy = _policy(self.source_place, retries, retry_delay)
-        self.timeout_ms = None if timeout is None else _milliseconds(self.source_place, timeout)
+        self.timeout_ms = None if timeout is None else _timeout(self.source_place, timeout)
         self.queued = queued or queue is not None
         self.queue = queue
 
@@ -187,7 +192,9 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
         except SyntaxError:
             tree = ast.Module([], [])
         if not tree.body or not isinstance(tree.body[0], ast.FunctionDef):
-            return self.func.__code__.co_code.hex()
+            code = self.func.__code__
+            constants = [constant for constant in code.co_consts if not inspect.iscode(constant)]
+            return repr((code.co_code, code.co_names, constants))
         body = tree.body[0]
         if ast.get_docstring(body) is not None:
             body.body = body.body[1:]
@@ -207,9 +214,17 @@ def _policy(place: str, retries: int | None, retry_delay: Duration | None) -> Re
         raise WorkflowRegistrationError(f"{place}: {error}") from None
 
 
-def _milliseconds(place: str, duration: Duration) -> int:
+def to_timeout(duration: Duration) -> int:
+    """A time limit in milliseconds; raises `ValueError` for one that leaves no time at all."""
+    milliseconds = to_milliseconds(duration)
+    if not milliseconds:
+        raise ValueError("a timeout of 0 leaves no time; leave it out for none")
+    return milliseconds
+
+
+def _timeout(place: str, duration: Duration) -> int:
     try:
-        return to_milliseconds(duration)
+        return to_timeout(duration)
     except ValueError as error:
         raise WorkflowRegistrationError(f"{place}: {error}") from None
 

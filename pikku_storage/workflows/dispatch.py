@@ -57,12 +57,27 @@ class CeleryDispatcher:
             raise WorkflowDispatchException(f"The broker took no message: {error}") from error
 
 
+class InlineDispatcher:
+    """Where nothing is sent, what a message would ask for is done here and now (`DISPATCHER` is `None`)."""
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """See `Dispatcher.send`. Countdowns are not waited for: what is not due yet is left alone."""
+        from pikku_storage.workflows.service import WorkflowService
+
+        for message in messages:
+            service = WorkflowService(using=message.using)
+            if message.step_name is None:
+                service.orchestrate_workflow(message.run_id)
+            else:
+                service.execute_workflow_step(message.run_id, message.step_name)
+
+
 @lru_cache(maxsize=8)
 def _made(path: str) -> Dispatcher:
     made: Dispatcher = import_string(path)()
     return made
 
 
-def dispatcher() -> Dispatcher | None:
-    """The configured dispatcher; `None` where every workflow runs inline."""
-    return None if settings.DISPATCHER is None else _made(settings.DISPATCHER)
+def dispatcher() -> Dispatcher:
+    """The configured dispatcher."""
+    return InlineDispatcher() if settings.DISPATCHER is None else _made(settings.DISPATCHER)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, overload
 
 from pikku_storage.durations import Duration, to_milliseconds
-from pikku_storage.exceptions import WorkflowInputError
+from pikku_storage.exceptions import RPCNotFoundError, WorkflowInputError
 from pikku_storage.json import Json, to_json, to_json_object
-from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition
+from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, to_timeout
 from pikku_storage.workflows.engine.attempts import Target
-from pikku_storage.workflows.engine.replay import Call, Replay, target_of
+from pikku_storage.workflows.engine.replay import COMPENSATION_ARGUMENTS, Call, Replay, target_of
+from pikku_storage.workflows.errors import RPC_NOT_FOUND
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 
@@ -161,13 +162,15 @@ class Flow:
 
     def _call(self, name: str, function: StepFunction[Any], data: Any, options: _Options) -> Call:
         if isinstance(function, str):
-            function = registry.function(function)
+            function = self._named(function)
         if isinstance(function, WorkflowDefinition):
             raise WorkflowInputError(f"Step {name!r}: {function.name!r} is a workflow; a step calls a function")
         if not callable(function):
             raise WorkflowInputError(f"Step {name!r}: {function!r} is neither a function nor the name of one")
         if options.on_error is not None and not isinstance(options.on_error, FunctionDefinition):
             raise WorkflowInputError(f"Step {name!r}: on_error takes a @function, not {options.on_error!r}")
+        if options.on_error is not None:
+            options.on_error.check(dict.fromkeys(COMPENSATION_ARGUMENTS))
         if isinstance(function, FunctionDefinition):
             plain = self._arguments(name, function, data)
             function.check(plain)
@@ -179,9 +182,7 @@ class Flow:
         try:
             return Call(
                 name=name,
-                target=target
-                if options.timeout is None
-                else replace(target, timeout_ms=to_milliseconds(options.timeout)),
+                target=target if options.timeout is None else replace(target, timeout_ms=to_timeout(options.timeout)),
                 data=plain,
                 policy=policy.overridden(options.retries, options.retry_delay),
                 queue=queue,
@@ -190,6 +191,12 @@ class Flow:
             )
         except ValueError as error:
             raise WorkflowInputError(f"Step {name!r}: {error}") from None
+
+    def _named(self, name: str) -> FunctionDefinition[..., Any]:
+        try:
+            return registry.function(name)
+        except RPCNotFoundError as error:
+            self._replay.suspend(RPC_NOT_FOUND, str(error))
 
     def _arguments(self, name: str, function: FunctionDefinition[..., Any], item: Any) -> dict[str, Json]:
         if isinstance(item, Mapping):

@@ -109,6 +109,7 @@ class WorkflowStep(models.Model):
     claimed_by = models.CharField(_("worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
     group = models.CharField(_("fan-out"), max_length=NAME_LENGTH, null=True, db_column="step_group")  # noqa: DJ001
     queue = models.CharField(_("queue"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    timeout_ms = models.IntegerField(_("time limit in milliseconds"), null=True)
     due_at = MillisecondDateTimeField(_("due"), null=True)
     redrives = models.IntegerField(_("times dispatched again"), null=True)
 

@@ -57,6 +57,7 @@ class NewStep:
     from_step_name: str | None = None
     queue: str | None = None
     group: str | None = None
+    timeout_ms: int | None = None
     id: str = field(default_factory=new_id)
 
 
@@ -242,6 +243,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 from_step_name=step.from_step_name,
                 queue=step.queue,
                 group=step.group,
+                timeout_ms=step.timeout_ms,
             )
             outcome = {"status": StepStatus.SUCCEEDED.value, "result": step.result}
             rows.append(self.model(**_row(copy, outcome, at)))
@@ -384,8 +386,10 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         where: dict[str, Any] = {"id": step_id, "status": step_statuses_before(StepStatus(values["status"]))}
         attempt_values = {name: values[name] for name in ("status", "result", "error")} | {stamp: at}
         values |= {"claim_token": None, "redrives": None, "updated_at": at, "current_attempt": attempt or KeepOr(1)}
+        if attempt is not None or token is not None:
+            where |= {"status": StepStatus.RUNNING.value, "claim_token": token}
         if attempt is not None:
-            where |= {"status": StepStatus.RUNNING.value, "claim_token": token, "current_attempt": _saw(attempt)}
+            where["current_attempt"] = _saw(attempt)
         if seen_due is not None:
             where["due_at"] = seen_due
         change = Update(self.model, where, values)
@@ -523,6 +527,7 @@ def _row(step: NewStep, state: Mapping[str, Any], at: datetime) -> dict[str, Any
         "max_attempts": step.max_attempts,
         "group": step.group,
         "queue": step.queue,
+        "timeout_ms": step.timeout_ms,
         "current_attempt": 1,
         "created_at": at,
         "updated_at": at,

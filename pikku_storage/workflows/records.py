@@ -83,6 +83,7 @@ class StepState:
     max_attempts: int | None
     group: str | None
     queue: str | None
+    timeout_ms: int | None
     claim_token: str | None
     claimed_by: str | None
     due_at: datetime | None
@@ -119,7 +120,8 @@ class StepState:
     @property
     def is_sleep(self) -> bool:
         """Whether this is a delay and not a call: scheduled, and no function to run."""
-        return self.rpc_name is None and self.status == StepStatus.SCHEDULED
+        is_delay = self.rpc_name is None and isinstance(self.data, dict) and "duration" in self.data
+        return is_delay and self.status == StepStatus.SCHEDULED
 
 
 Run.COLUMNS = tuple(field.name for field in fields(Run))

@@ -30,6 +30,8 @@ class RetryPolicy:
         """A policy from what a user wrote; raises `ValueError` for what is no number of retries or no duration."""
         if retries is not None and (type(retries) is not int or retries < 0):
             raise ValueError(f"retries must be a whole number of at least 0, not {retries!r}")
+        if isinstance(delay, str) and delay.isascii() and delay.isdigit():
+            return cls(retries, delay)
         if delay is not None and delay != EXPONENTIAL:
             milliseconds = to_milliseconds(delay)
             return cls(retries, delay if isinstance(delay, str) else str(milliseconds))

@@ -18,7 +18,7 @@ from pikku_storage.exceptions import (
     WorkflowRunNotFoundError,
 )
 from pikku_storage.ids import derived_id, new_id, new_token
-from pikku_storage.json import Json, to_json, to_json_object
+from pikku_storage.json import Json, to_json, to_json_object, to_text
 from pikku_storage.workflows import reads
 from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine.passes import drive
@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 SOURCE = "complex"
 """The contract's name for a version that is a function's body."""
+
+_MOST_BATCHES = 1_000
 
 _stored_versions: set[tuple[str, str, str]] = set()
 
@@ -78,7 +80,7 @@ class WorkflowService(AsyncTwins):
         An inline run that fails raises `WorkflowRunFailedError`, whose `run_id` names it. Raises
         `WorkflowNotFoundError`, `WorkflowInputError` and `PayloadError` before anything is stored.
         """
-        if inline or self._runtime.dispatcher is None:
+        if inline or self._runtime.is_inline:
             handle = self.run_inline(
                 name, data, owner=owner, idempotency_key=idempotency_key, trigger=trigger, wire=wire
             )
@@ -123,11 +125,8 @@ class WorkflowService(AsyncTwins):
         A terminal run is left as it is; so is one that another worker is inside of. Raises `WorkflowRunNotFoundError`,
         `PikkuMissingMetaError`, and `WorkflowDispatchException` if a step could not be dispatched (it stays pending).
         """
-        run = self._runtime.read_run(run_id)
-        if run is None:
+        if not drive(self._runtime, run_id) and self._runtime.read_run(run_id) is None:
             raise WorkflowRunNotFoundError(run_id)
-        if not run.is_terminal:
-            drive(self._runtime, run_id)
 
     run_workflow_job = orchestrate_workflow
 
@@ -196,22 +195,22 @@ class WorkflowService(AsyncTwins):
         `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it drove
         on."""
         driven: dict[str, None] = {}
-        for relay in (relay_steps, relay_runs):
-            # Whatever was seen to is no longer due, so a round ends; the bound is for rows that cannot be seen to.
-            for _ in range(1000):
-                batch = relay(self._runtime, limit=limit)
-                driven.update(dict.fromkeys(batch))
-                if len(batch) < limit:
+        for look in (relay_steps, relay_runs):
+            # Whatever is seen to is no longer due, so this ends; the bound is for rows that cannot be moved.
+            for _ in range(_MOST_BATCHES):
+                batch = look(self._runtime, limit=limit)
+                driven.update(dict.fromkeys(batch.driven))
+                if batch.seen < limit:
                     break
         return list(driven)
 
     def relay_undispatched_steps(self, *, limit: int = 100) -> list[str]:
         """The relay's half that looks at steps; one batch."""
-        return relay_steps(self._runtime, limit=limit)
+        return relay_steps(self._runtime, limit=limit).driven
 
     def recover_stalled_runs(self, *, limit: int = 100) -> list[str]:
         """The relay's half that looks at runs; one batch."""
-        return relay_runs(self._runtime, limit=limit)
+        return relay_runs(self._runtime, limit=limit).driven
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
@@ -231,7 +230,7 @@ class WorkflowService(AsyncTwins):
         plain_wire = None if wire is None else to_json_object(wire, root="$wire")
         values = {
             "id": new_id(),
-            "workflow": name,
+            "workflow": to_text(name, root="$workflow"),
             "status": RunStatus.RUNNING.value,
             "input": to_json(data, root="$input"),
             "state": {},
@@ -317,8 +316,8 @@ class WorkflowService(AsyncTwins):
         at = self._runtime.now()
         step = NewStep(
             run_id=run_id,
-            step_name=step_name,
-            rpc_name=rpc_name,
+            step_name=to_text(step_name, root="$step_name"),
+            rpc_name=None if rpc_name is None else to_text(rpc_name, root="$rpc_name"),
             data=to_json(data, root="$data"),
             max_attempts=policy.max_attempts,
             retries=policy.retries,
@@ -431,9 +430,7 @@ class WorkflowService(AsyncTwins):
         return GraphState(
             completed_node_ids=tuple(step.step_name for step in succeeded),
             failed_node_ids=tuple(
-                step.step_name
-                for step in steps
-                if step.status == StepStatus.FAILED and step.attempt_count >= (step.retries or 0) + 1
+                step.step_name for step in steps if step.status == StepStatus.FAILED and not step.has_attempts_left
             ),
             branch_keys={step.step_name: step.branch_taken for step in succeeded if step.branch_taken is not None},
         )
@@ -476,7 +473,10 @@ class WorkflowService(AsyncTwins):
         plain = to_json_object({} if data is None else data, root="$input")
         definition.check(plain)
         owner_id = _owner_id(owner)
-        plain_wire = {"type": trigger, **({} if wire is None else to_json_object(wire, root="$wire"))}
+        plain_wire = {
+            "type": to_text(trigger, root="$trigger"),
+            **({} if wire is None else to_json_object(wire, root="$wire")),
+        }
         if owner_id is not None:
             plain_wire["pikkuUserId"] = owner_id
         at = self._runtime.now()
@@ -522,21 +522,16 @@ class WorkflowService(AsyncTwins):
 
 def _keyed_id(name: str, idempotency_key: str) -> str:
     """The run's id is made from the key, so its primary key is what makes the key unique, on every database."""
-    if not 0 < len(idempotency_key) <= 255:
-        raise WorkflowInputError(f"An idempotency key is a text of 1 to 255 characters, not {idempotency_key!r}")
-    to_json(idempotency_key, root="$idempotency_key")
-    return derived_id("idempotency", name, idempotency_key)
+    return derived_id("idempotency", name, to_text(idempotency_key, root="$idempotency_key"))
 
 
 def _owner_id(owner: Any) -> str | None:
-    if isinstance(owner, str):
-        return owner or None
-    if owner is None:
+    if owner is None or owner == "":
         return None
     primary_key = getattr(owner, "pk", owner)
     if primary_key is None:
         raise WorkflowInputError(f"The owner {owner!r} has no primary key; save the user first, or pass an id as text")
-    return str(primary_key)
+    return to_text(str(primary_key), root="$owner")
 
 
 def _error_json(error: BaseException | Mapping[str, Any] | None) -> dict[str, Json] | None:

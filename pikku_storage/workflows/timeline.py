@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import itemgetter
+from typing import TypeAlias
 
 from pikku_storage.json import Json
 from pikku_storage.workflows.records import HistoryEntry
@@ -18,6 +20,10 @@ _LIFECYCLE = {
     StepStatus.FAILED.value: 3,
 }
 _ACTIVE = {StepStatus.PENDING.value, StepStatus.SCHEDULED.value, StepStatus.RUNNING.value}
+
+
+_Draft: TypeAlias = tuple[datetime, int, StepStatus, HistoryEntry]
+"""An event that has no number yet: its time, its rank within that time, what it is, and the attempt it is of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,37 +69,48 @@ class ReconstructedState:
 
 
 def build_run_timeline(history: Iterable[HistoryEntry]) -> list[TimelineEvent]:
-    """The events of these attempts, ordered by time, then lifecycle, then row, and numbered from 0."""
-    events = [event for entry in history for event in _events_of(entry)]
-    events.sort(key=lambda event: (event.at, _LIFECYCLE[event.type]))
-    return [replace(event, seq=seq) for seq, event in enumerate(events)]
+    """The events of these attempts (in the order they were made), by time, then lifecycle, then row, numbered from 0.
 
-
-def _events_of(entry: HistoryEntry) -> Iterator[TimelineEvent]:
-    def event(
-        kind: StepStatus, at: datetime, *, origin: str | None = None, result: Json = None, error: Json = None
-    ) -> TimelineEvent:
-        return TimelineEvent(
-            seq=0,
+    An attempt that began in the millisecond in which the one before it ended comes after that end.
+    """
+    drafts: list[_Draft] = []
+    ended: dict[str, tuple[datetime, int]] = {}
+    for entry in history:
+        before = ended.get(entry.step_name)
+        rank = before[1] + len(_LIFECYCLE) if before is not None and before[0] == entry.created_at else 0
+        events = list(_drafts_of(entry, rank))
+        drafts += events
+        ended[entry.step_name] = (events[-1][0], rank)
+    drafts.sort(key=itemgetter(0, 1))
+    return [
+        TimelineEvent(
+            seq=seq,
             at=at,
             type=kind.value,
             step_name=entry.step_name,
             attempt_count=entry.attempt_count,
-            from_step_name=origin,
-            result=result,
-            error=error,
+            from_step_name=entry.from_step_name if kind is StepStatus.PENDING else None,
+            result=entry.result if kind is StepStatus.SUCCEEDED else None,
+            error=entry.error if kind is StepStatus.FAILED else None,
         )
+        for seq, (at, _rank, kind, entry) in enumerate(drafts)
+    ]
 
-    yield event(StepStatus.PENDING, entry.created_at, origin=entry.from_step_name)
+
+def _drafts_of(entry: HistoryEntry, rank: int) -> Iterator[_Draft]:
+    def draft(kind: StepStatus, at: datetime) -> _Draft:
+        return at, rank + _LIFECYCLE[kind.value], kind, entry
+
+    yield draft(StepStatus.PENDING, entry.created_at)
     if entry.scheduled_at is not None:
-        yield event(StepStatus.SCHEDULED, entry.scheduled_at)
+        yield draft(StepStatus.SCHEDULED, entry.scheduled_at)
     if entry.running_at is not None:
-        yield event(StepStatus.RUNNING, entry.running_at)
+        yield draft(StepStatus.RUNNING, entry.running_at)
     # The end follows the status, not the stamps: a row written by another program may lack them.
     if entry.status == StepStatus.SUCCEEDED:
-        yield event(StepStatus.SUCCEEDED, entry.succeeded_at or entry.updated_at, result=entry.result)
+        yield draft(StepStatus.SUCCEEDED, entry.succeeded_at or entry.updated_at)
     elif entry.status == StepStatus.FAILED:
-        yield event(StepStatus.FAILED, entry.failed_at or entry.updated_at, error=entry.error)
+        yield draft(StepStatus.FAILED, entry.failed_at or entry.updated_at)
 
 
 def reconstruct_state_at(timeline: Sequence[TimelineEvent], at: int | datetime | None = None) -> ReconstructedState:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import inspect
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -15,7 +17,7 @@ from typing import Any, NoReturn
 from asgiref.sync import async_to_sync
 from django.db import connections
 
-from pikku_storage.exceptions import FinalError, PassLostError, PayloadError, StepTimeoutError, WorkflowInputError
+from pikku_storage.exceptions import FinalError, PayloadError, StepTimeoutError, WorkflowInputError
 from pikku_storage.json import Json, to_json
 from pikku_storage.workflows.context import StepContext, running_step
 from pikku_storage.workflows.errors import describe_error
@@ -41,30 +43,41 @@ def call(func: Callable[..., Any], data: dict[str, Json], context: StepContext, 
     """
     token = running_step.set(context)
     try:
-        value = _limited(lambda: _plain_call(func, data), timeout_ms)
+        if inspect.iscoroutinefunction(func):
+            value = _awaited(lambda: func(**data), timeout_ms)
+        else:
+            value = _limited(lambda: func(**data), timeout_ms)
+            if inspect.isawaitable(value):
+                value = _awaited(lambda: value, timeout_ms)
         return Outcome(result=to_json(value, root="$result"))
-    except (KeyboardInterrupt, PassLostError):
-        raise
     except BaseException as error:
-        # A worker that is told to stop raises a subclass; a plain one is user code that called sys.exit().
-        if isinstance(error, SystemExit) and type(error) is not SystemExit:
+        if ends_the_process(error):
             raise
         return Outcome(error=describe_error(error), is_final=isinstance(error, _FINAL))
     finally:
         running_step.reset(token)
 
 
-def _plain_call(func: Callable[..., Any], data: dict[str, Json]) -> Any:
-    if inspect.iscoroutinefunction(func):
-        return async_to_sync(func)(**data)
-    value = func(**data)
-    if inspect.isawaitable(value):
-        return async_to_sync(_awaited)(value)
-    return value
+def ends_the_process(error: BaseException) -> bool:
+    """Whether this is no failure of user code, but the worker being told to stop.
+
+    A worker's own exceptions are subclasses of `SystemExit`; a plain one is user code that called `sys.exit()`.
+    """
+    return isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and type(error) is not SystemExit)
 
 
-async def _awaited(value: Any) -> Any:
-    return await value
+def _awaited(start: Callable[[], Awaitable[Any]], timeout_ms: int | None) -> Any:
+    @async_to_sync
+    async def bounded() -> Any:
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000) as limit:
+                return await start()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise _timed_out(timeout_ms or 0) from None
+
+    return bounded()
 
 
 def _limited(work: Callable[[], Any], timeout_ms: int | None) -> Any:
@@ -87,14 +100,18 @@ def _alarm(timeout_ms: int) -> Iterator[None]:
     def ring(signum: int, frame: FrameType | None) -> NoReturn:
         raise _timed_out(timeout_ms)
 
+    began = time.monotonic()
     before = signal.signal(signal.SIGALRM, ring)
     # Again each second, for a function that swallows the first one.
-    signal.setitimer(signal.ITIMER_REAL, timeout_ms / 1000, 1.0)
+    remaining, interval = signal.setitimer(signal.ITIMER_REAL, timeout_ms / 1000, 1.0)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if remaining:
+            # A step around this one (a run inside a step) has a limit of its own.
+            signal.setitimer(signal.ITIMER_REAL, max(remaining - (time.monotonic() - began), 0.001), interval)
 
 
 def _in_thread(work: Callable[[], Any], timeout_ms: int) -> Any:

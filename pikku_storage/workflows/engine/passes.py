@@ -12,21 +12,20 @@ from pikku_storage.exceptions import (
     EngineInterrupted,
     PassLostError,
     PikkuMissingMetaError,
-    RPCNotFoundError,
     WorkflowAsyncException,
     WorkflowInputError,
     WorkflowNotFoundError,
-    WorkflowStepFunctionMismatchError,
+    WorkflowSuspendedException,
 )
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json, to_json
 from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine.backoff import delay_of
+from pikku_storage.workflows.engine.calls import ends_the_process
 from pikku_storage.workflows.engine.leases import keep
 from pikku_storage.workflows.engine.replay import Replay
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import (
-    RPC_NOT_FOUND,
     VERSION_CONFLICT,
     WORKFLOW_NOT_FOUND,
     coded_error,
@@ -55,45 +54,51 @@ class _Waits:
     error: Json = None
 
 
-def drive(runtime: Runtime, run_id: str, *, token: str | None = None, inline: bool = False) -> None:
-    """Carry a run on as far as it goes; return at once if another worker is inside, which sees every wake-up.
+def drive(runtime: Runtime, run_id: str, *, token: str | None = None, inline: bool = False) -> bool:
+    """Carry a run on as far as it goes. `False` if it could not be entered: it has ended, or another worker is inside,
+    which sees every wake-up.
 
     `token` is the pass the caller is inside already (a run created that way). Raises `PikkuMissingMetaError` for a run
     of a workflow that is not registered, after suspending it, and `WorkflowDispatchException` if steps could not be
     dispatched, after leaving properly.
     """
+    inline = inline or runtime.is_inline
     if token is None:
         token = new_token()
         if not _enter(runtime, run_id, token):
-            return
+            return False
     poll = _FIRST_POLL
+    while _go_through(runtime, run_id, token, inline=inline):
+        # Inline, and somebody else has a step of this run.
+        time.sleep(poll)
+        poll = min(poll * 1.6, _LONGEST_POLL)
+        if not _enter(runtime, run_id, token):
+            break
+    return True
+
+
+def _go_through(runtime: Runtime, run_id: str, token: str, *, inline: bool) -> bool:
+    """Pass after pass, until the run has ended, waits, or is not ours any more; whether it must be entered again."""
     while True:
         run = runtime.read_run(run_id)
         if run is None or run.is_terminal:
-            return
+            return False
         with keep(lambda: runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now()))):
             try:
                 replay, outcome = _pass(runtime, run, token, inline=inline)
             except PassLostError:
-                return
+                return False
             except EngineInterrupted as interrupted:
-                # The database failed, not the body. The run is looked at again when its lease ends, or sooner if it can
-                # be told so.
+                # The database failed, not the body. The run is looked at again when its lease ends, or sooner if it
+                # can be told so.
                 with suppress(DatabaseError):
                     runtime.runs.give_up(run_id, token, due_at=runtime.now() + delay_of(0))
                 raise interrupted.error from interrupted
-        if not _write(runtime, run, token, replay, outcome):
-            # Woken meanwhile: go round again. Or lost to another worker, or cancelled: nothing more to do here.
-            if not runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now())):
-                return
-        elif isinstance(outcome, _Ended) or outcome.error is not None or not inline:
-            return
-        else:
-            # Inline, and somebody else has a step of this run.
-            time.sleep(poll)
-            poll = min(poll * 1.6, _LONGEST_POLL)
-            if not _enter(runtime, run_id, token):
-                return
+        if _write(runtime, run, token, replay, outcome):
+            return inline and isinstance(outcome, _Waits) and outcome.error is None
+        # Woken meanwhile: go round again. Or lost to another worker, or cancelled: nothing more to do here.
+        if not runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now())):
+            return False
 
 
 def _enter(runtime: Runtime, run_id: str, token: str) -> bool:
@@ -116,26 +121,30 @@ def _pass(runtime: Runtime, run: Run, token: str, *, inline: bool) -> tuple[Repl
 
 
 def _run_body(definition: WorkflowDefinition[...], replay: Replay) -> _Ended | _Waits:
+    output: Json = None
+    raised: BaseException | None = None
     try:
-        output = definition.func(Flow(replay), **(replay.run.input or {}))
-        if replay.is_waiting:
-            # The body swallowed the exception that was to take it out.
-            return _Waits()
-        output = to_json(output, root="$output")
+        output = to_json(definition.func(Flow(replay), **(replay.run.input or {})), root="$output")
+    except BaseException as error:  # noqa: BLE001 - sorted out below
+        raised = error
+    if replay.left is None:
         replay.flush_state()
-    except WorkflowAsyncException:
+    if replay.left is not None:
+        # Whatever the body made of the exception that took it out.
+        return _left(replay.left)
+    if raised is None:
+        return _Ended(status=RunStatus.COMPLETED, output=output)
+    if ends_the_process(raised):
+        raise raised
+    return _Ended(status=RunStatus.FAILED, error=describe_error(raised))
+
+
+def _left(reason: BaseException) -> _Waits:
+    if isinstance(reason, WorkflowSuspendedException):
+        return _Waits(error=reason.error)
+    if isinstance(reason, WorkflowAsyncException):
         return _Waits()
-    except RPCNotFoundError as error:
-        return _Waits(error=coded_error(RPC_NOT_FOUND, str(error)))
-    except WorkflowStepFunctionMismatchError as error:
-        return _Waits(error=coded_error(VERSION_CONFLICT, str(error)))
-    except (KeyboardInterrupt, PassLostError, EngineInterrupted):
-        raise
-    except BaseException as error:
-        if isinstance(error, SystemExit) and type(error) is not SystemExit:
-            raise
-        return _Ended(status=RunStatus.FAILED, error=describe_error(error))
-    return _Ended(status=RunStatus.COMPLETED, output=output)
+    raise reason
 
 
 def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Ended | _Waits) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 from pikku_storage.exceptions import (
@@ -72,6 +73,8 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
         return
     try:
         target = target_of(registry.function(step.rpc_name))
+        if step.timeout_ms is not None:
+            target = replace(target, timeout_ms=step.timeout_ms)
     except RPCNotFoundError as error:
         _suspend(runtime, step, error)
         return

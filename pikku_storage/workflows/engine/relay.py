@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -29,28 +30,39 @@ logger = logging.getLogger(__name__)
 BATCH = 100
 
 
-def relay_steps(runtime: Runtime, *, limit: int = BATCH) -> list[str]:
-    """See to the steps that are due, oldest first; answers with the ids of the runs that were driven on."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`seen` rows were due; `driven` are the ids of the runs that were driven on for them."""
+
+    seen: int
+    driven: list[str]
+
+
+def relay_steps(runtime: Runtime, *, limit: int = BATCH) -> Batch:
+    """See to the steps that are due, oldest first."""
     now = runtime.now()
-    rows = runtime.steps.filter(due_at__lte=now).order_by("due_at").values(*StepState.COLUMNS, "run__status")[:limit]
+    rows = list(
+        runtime.steps.filter(due_at__lte=now).order_by("due_at").values(*StepState.COLUMNS, "run__status")[:limit]
+    )
     woken: dict[str, None] = {}
     for row in rows:
         run_status = row.pop("run__status")
         step = StepState.from_row(row)
         if _safely(step.run_id, partial(_see_to_step, runtime, step, run_status, now, woken)):
             woken[step.run_id] = None
-    return list(woken)
+    return Batch(len(rows), list(woken))
 
 
-def relay_runs(runtime: Runtime, *, limit: int = BATCH) -> list[str]:
-    """See to the runs that are due, oldest first; answers with the ids of those that were driven on."""
+def relay_runs(runtime: Runtime, *, limit: int = BATCH) -> Batch:
+    """See to the runs that are due, oldest first."""
     now = runtime.now()
-    rows = (
+    rows = list(
         runtime.runs.filter(due_at__lte=now)
         .order_by("due_at")
         .values("id", "status", "due_at", "redrives", "pass_token")[:limit]
     )
-    return [row["id"] for row in rows if _safely(row["id"], partial(_see_to_run, runtime, dict(row), now))]
+    driven = [row["id"] for row in rows if _safely(row["id"], partial(_see_to_run, runtime, dict(row), now))]
+    return Batch(len(rows), driven)
 
 
 def _safely(run_id: str, action: Callable[[], bool]) -> bool:

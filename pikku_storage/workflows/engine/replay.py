@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import NoReturn
 
 from django.db import Error as DatabaseError
 from django.db import IntegrityError
@@ -18,23 +19,30 @@ from pikku_storage.conf import settings
 from pikku_storage.exceptions import (
     EngineInterrupted,
     PassLostError,
+    PayloadError,
+    RPCNotFoundError,
     WorkflowAsyncException,
     WorkflowDispatchException,
     WorkflowStepFailedError,
     WorkflowStepFunctionMismatchError,
     WorkflowStepNameNotString,
+    WorkflowSuspendedException,
 )
 from pikku_storage.ids import invocation_id
-from pikku_storage.json import Json
+from pikku_storage.json import Json, to_text
 from pikku_storage.workflows.definitions import NAME_LENGTH, FunctionDefinition
 from pikku_storage.workflows.engine.attempts import Target, attempt_step
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, coded_error
 from pikku_storage.workflows.querysets import Claim, NewStep
 from pikku_storage.workflows.records import Run, StepState
+from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
 COMPENSATION_SUFFIX = ":onError"
+COMPENSATION_ARGUMENTS = ("error", "input", "invocation_id")
+"""What an `on_error` function is told of the step that failed."""
 _LONGEST_BASE_NAME = NAME_LENGTH - 32
 """Leaves room for `#n`, `[i]` and the compensation's suffix."""
 
@@ -59,7 +67,8 @@ class Replay:
         self.runtime = runtime
         self.run = run
         self.inline = inline
-        self.is_waiting = False
+        self.left: BaseException | None = None
+        """Why the body was left. It holds for the rest of the pass, also if the body swallows the exception."""
         self.wait_until: datetime | None = None
         self.dispatch_error: WorkflowDispatchException | None = None
         self.state_writes: dict[str, Json] = {}
@@ -73,10 +82,10 @@ class Replay:
 
     def next_name(self, base: object) -> str:
         """The name of this reach of `base`: bare the first time, `base#1` the second (contract services.md §1.3)."""
-        if not isinstance(base, str) or not 0 < len(base) <= _LONGEST_BASE_NAME:
-            raise WorkflowStepNameNotString(
-                f"A step's name is a text of 1 to {_LONGEST_BASE_NAME} characters, not {base!r}"
-            )
+        try:
+            base = to_text(base, root="$name", longest=_LONGEST_BASE_NAME)
+        except PayloadError as error:
+            raise WorkflowStepNameNotString(f"{base!r:.80} is no name of a step: it {error.reason}") from None
         name = base
         # A body may itself use "a#1" as a name: then the second "a" is "a#2".
         while name in self._used:
@@ -88,33 +97,46 @@ class Replay:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _database(self) -> Iterator[None]:
-        """A failing database is no error of the body: it leaves the pass, and the run goes on later."""
+    def _inside(self) -> Iterator[None]:
+        """Around what a body asks for. Once the body was left it gets nothing more in this pass, whatever it caught."""
+        if self.left is not None:
+            raise self.left
         try:
             yield
         except DatabaseError as error:
-            raise EngineInterrupted(error) from error
+            # A failing database is no error of the body: it ends the pass, and the run goes on later.
+            self.left = EngineInterrupted(error)
+            raise self.left from error
+        except (EngineInterrupted, PassLostError, WorkflowAsyncException, WorkflowSuspendedException) as reason:
+            self.left = reason
+            raise
+
+    def suspend(self, code: str, message: str) -> NoReturn:
+        """Leave the body and suspend the run: it cannot go on before somebody does something about it."""
+        with self._inside():
+            raise WorkflowSuspendedException(coded_error(code, message))
 
     def settle(self, calls: Sequence[Call]) -> list[Json]:
         """The results of these steps, in order. Begins what is new, waits for what is not settled, raises the first
         failure."""
         if not calls:
             return []
-        with self._database():
+        with self._inside():
             return self._settle(calls)
 
     def _settle(self, calls: Sequence[Call]) -> list[Json]:
         for call in calls:
             recorded = self._steps.get(call.name)
             if recorded is not None and recorded.rpc_name != call.target.rpc_name:
-                raise WorkflowStepFunctionMismatchError(call.name, recorded.rpc_name, call.target.rpc_name)
+                mismatch = WorkflowStepFunctionMismatchError(call.name, recorded.rpc_name, call.target.rpc_name)
+                raise WorkflowSuspendedException(coded_error(VERSION_CONFLICT, str(mismatch)))
         self._reach(all(call.name in self._steps for call in calls))
         self._dispatch([call for call in calls if self._is_queued(call)])
         for call in calls:
             if not self._is_queued(call):
                 self._run_here(call)
         self._from = calls[-1].name
-        if self.is_waiting:
+        if any(not self._steps[call.name].is_settled for call in calls):
             raise WorkflowAsyncException
         for call in calls:
             self._compensate(call)
@@ -141,12 +163,14 @@ class Replay:
         compensation = Call(
             name=f"{call.name}{COMPENSATION_SUFFIX}",
             target=target_of(call.on_error),
-            data={"error": error, "input": step.data, "invocation_id": invocation_id(self.run.id, call.name)},
+            data=dict(
+                zip(COMPENSATION_ARGUMENTS, (error, step.data, invocation_id(self.run.id, call.name)), strict=True)
+            ),
             policy=RetryPolicy(0 if policy.retries is None else policy.retries, policy.delay),
             queue=None,
         )
         try:
-            self.settle([compensation])
+            self._settle([compensation])
         except WorkflowStepFailedError:
             # Recorded as its own failed step. The body is told about the step it asked for, which is the cause.
             return
@@ -155,6 +179,10 @@ class Replay:
         """Hand steps to their queues: rows first, then messages, then a note that they are with the broker."""
         if not calls:
             return
+        for call in calls:
+            if call.target.rpc_name not in registry.functions:
+                missing = RPCNotFoundError(str(call.target.rpc_name))
+                raise WorkflowSuspendedException(coded_error(RPC_NOT_FOUND, str(missing)))
         at = self.runtime.now()
         due_at = self.runtime.patience_end(at)
         new = [self._new_step(call) for call in calls if call.name not in self._steps]
@@ -174,17 +202,15 @@ class Replay:
                 self.dispatch_error = error
             else:
                 self.runtime.steps.schedule([step.step_id for step in pending], at=self.runtime.now(), due_at=due_at)
-        if any(not self._steps[call.name].is_settled for call in calls):
-            self.is_waiting = True
 
     def _run_here(self, call: Call) -> None:
         """Carry a step out in this pass, until it is settled or must wait."""
         step = self._steps.get(call.name)
         while step is None or not step.is_settled:
             if step is not None and step.status == StepStatus.RUNNING:
-                return self._wait()
+                return
             if step is not None and step.retry_at is not None and not self._wait_until(step.retry_at):
-                return None
+                return
             claim = self.runtime.claim()
             if step is None:
                 new = self._new_step(call)
@@ -198,20 +224,19 @@ class Replay:
             else:
                 taken = self.runtime.steps.claim(step, claim, inside=self._fence)
                 if taken is None:
-                    return self._not_taken(step)
+                    self._check_not_lost(step)
+                    return
                 step = taken
             after = attempt_step(self.runtime, self.run, step, claim, call.target)
             if after is None:
                 raise PassLostError
             self._steps[call.name] = step = after
-        return None
 
-    def _not_taken(self, step: StepState) -> None:
-        """Another worker has the step, or this pass is over."""
+    def _check_not_lost(self, step: StepState) -> None:
+        """A step could not be taken: another worker has it and is waited for, or this pass is over."""
         now = self.runtime.read_step(step.run_id, step.step_name)
         if now is None or (now.status, now.attempt_count) == (step.status, step.attempt_count):
             raise PassLostError
-        self._wait()
 
     def _new_step(self, call: Call) -> NewStep:
         return NewStep(
@@ -225,13 +250,14 @@ class Replay:
             from_step_name=self._from,
             queue=call.queue,
             group=call.group,
+            timeout_ms=call.target.timeout_ms,
         )
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     def sleep(self, name: str, milliseconds: int) -> None:
         """A delay as a row with a wake-up time."""
-        with self._database():
+        with self._inside():
             self._sleep(name, milliseconds)
 
     def _sleep(self, name: str, milliseconds: int) -> None:
@@ -272,16 +298,11 @@ class Replay:
         if remaining <= 0:
             return True
         if not self.inline:
-            self._wait(until=moment)
+            self.wait_until = moment if self.wait_until is None else min(moment, self.wait_until)
             return False
         self.runtime.engine.release()
         time.sleep(remaining)
         return True
-
-    def _wait(self, *, until: datetime | None = None) -> None:
-        self.is_waiting = True
-        if until is not None and (self.wait_until is None or until < self.wait_until):
-            self.wait_until = until
 
     def queue_of(self, function: FunctionDefinition[..., object], *, in_group: bool) -> str | None:
         """The queue of the function's own message; `None` if its step runs here. Items of a fan-out always spread over
@@ -295,12 +316,12 @@ class Replay:
     @cached_property
     def stored_state(self) -> dict[str, Json]:
         """The run's state as it was when this pass first asked."""
-        with self._database():
+        with self._inside():
             return self.runtime.read_state(self.run.id)
 
     def flush_state(self) -> None:
         """Write the state keys set since the last step; each key merges in the database."""
-        with self._database():
+        with self._inside():
             for key, value in self.state_writes.items():
                 self.runtime.runs.merge_state(self.run.id, key, value, at=self.runtime.now())
         self.state_writes.clear()
@@ -339,6 +360,7 @@ def _begun(step: NewStep, status: StepStatus, at: datetime, due_at: datetime, cl
         max_attempts=step.max_attempts,
         group=step.group,
         queue=step.queue,
+        timeout_ms=step.timeout_ms,
         claim_token=None if claim is None else claim.token,
         claimed_by=None if claim is None else claim.worker,
         due_at=due_at,

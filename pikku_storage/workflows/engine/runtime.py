@@ -17,7 +17,7 @@ from pikku_storage.conf import settings
 from pikku_storage.db import Engine, engine
 from pikku_storage.exceptions import WorkflowDispatchException
 from pikku_storage.json import Json
-from pikku_storage.workflows.dispatch import Dispatcher, Message, dispatcher
+from pikku_storage.workflows.dispatch import Message, dispatcher
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.querysets import Claim, RunQuerySet, StepQuerySet
 from pikku_storage.workflows.records import Run, StepState
@@ -52,9 +52,9 @@ class Runtime:
         return WorkflowStep.objects.using(self.using)
 
     @property
-    def dispatcher(self) -> Dispatcher | None:
-        """What sends messages; `None` where everything runs inline."""
-        return dispatcher()
+    def is_inline(self) -> bool:
+        """Whether this project has no workers, and everything runs in the process that asks for it."""
+        return settings.DISPATCHER is None
 
     def now(self) -> datetime:
         """The database's time."""
@@ -125,9 +125,9 @@ class Runtime:
         return Message(run_id=run_id, step_name=step_name, queue=queue, countdown=seconds, using=self._given)
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send now; raises `WorkflowDispatchException`. Without a dispatcher nothing is sent."""
-        if messages and self.dispatcher is not None:
-            self.dispatcher.send(messages)
+        """Send now; raises `WorkflowDispatchException`."""
+        if messages:
+            dispatcher().send(messages)
 
     def hint(self, *messages: Message) -> None:
         """Send after the commit, if it can be done; what cannot be sent is found by the relay."""
