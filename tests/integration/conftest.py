@@ -23,6 +23,10 @@ class Workers:
     queue: str = field(default_factory=lambda: f"pikku-test-{uuid.uuid4().hex[:12]}")
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
+    def name_of(self, number: int) -> str:
+        """The node name of a worker, which other tests on the same broker must not have."""
+        return f"w{number}@{self.queue}"
+
     def env(self, dispatcher: str | None = None) -> dict[str, str]:
         """The environment of a process that shares this broker and database."""
         env = {
@@ -41,7 +45,7 @@ class Workers:
     ) -> subprocess.Popen[bytes]:
         """A worker process; the first one also sends the relay's messages."""
         number = len(self.running)
-        name = f"w{number}@test"
+        name = self.name_of(number)
         command = [sys.executable, "-m", "celery", "-A", "tests.integration.app", "worker", "-n", name]
         command += ["-c", str(concurrency), "-Q", self.queue, "-l", "INFO", *(["-B"] if beat else [])]
         log = self.folder / f"worker-{number}.log"

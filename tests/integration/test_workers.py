@@ -47,7 +47,7 @@ def test_a_run_is_carried_out_by_workers(workers: Workers) -> None:
     calls = Counter(name for name, _invocation, _attempt in traces())
     assert calls == {"first": 1, "shaky": 3, "left": 1, "right": 1, **{f"spread[{index}]": 1 for index in range(6)}}
     workers_seen = {step.claimed_by for step in WorkflowService().list_step_states(run_id) if step.claimed_by}
-    assert workers_seen == {"w0@test"}
+    assert workers_seen == {workers.name_of(0)}
     assert WorkflowService().get_run_state(run_id) == {"done": True}
 
 

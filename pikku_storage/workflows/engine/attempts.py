@@ -73,7 +73,7 @@ def settle_attempt(
     seen_due: datetime | None = None,
 ) -> StepState | None:
     """Write the outcome of the attempt that `token` holds; `None` if that is not the live one any more."""
-    at = runtime.now()
+    at = max(runtime.now(), step.updated_at)
     retry_at = None
     if outcome.error is not None and step.has_attempts_left and not outcome.is_final:
         retry_at = at + RetryPolicy(step.retries, step.retry_delay).delay_after(step.attempt_count)

@@ -47,7 +47,7 @@ def claim_seen(runtime: Runtime, step: StepState) -> tuple[StepState, Claim] | N
     """Take the step if it still is as it was read, and its run lives."""
     if step.status not in CLAIMABLE or (step.status == StepStatus.FAILED and not step.has_attempts_left):
         return None
-    claim = runtime.claim()
+    claim = runtime.claim(after=step.updated_at)
     taken = runtime.steps.claim(step, claim, inside={"status": LIVE})
     return None if taken is None else (taken, claim)
 

@@ -194,6 +194,8 @@ class Replay:
             self._steps.update((step.step_name, _begun(step, StepStatus.PENDING, at, due_at)) for step in new)
         pending = [self._steps[call.name] for call in calls if self._steps[call.name].status == StepStatus.PENDING]
         if pending:
+            # The time before sending, so that it is not after the claim of a worker that is quicker than the note.
+            at = self.runtime.now()
             try:
                 self.runtime.send(
                     [self.runtime.message(self.run.id, step.step_name, queue=step.queue) for step in pending]
@@ -201,7 +203,7 @@ class Replay:
             except WorkflowDispatchException as error:
                 self.dispatch_error = error
             else:
-                self.runtime.steps.schedule([step.step_id for step in pending], at=self.runtime.now(), due_at=due_at)
+                self.runtime.steps.schedule([step.step_id for step in pending], at=at, due_at=due_at)
 
     def _run_here(self, call: Call) -> None:
         """Carry a step out in this pass, until it is settled or must wait."""
@@ -211,7 +213,7 @@ class Replay:
                 return
             if step is not None and step.retry_at is not None and not self._wait_until(step.retry_at):
                 return
-            claim = self.runtime.claim()
+            claim = self.runtime.claim(after=None if step is None else step.updated_at)
             if step is None:
                 new = self._new_step(call)
                 try:

@@ -72,9 +72,10 @@ class Runtime:
         """When a run that waits for its steps from that time on is looked at, in case nobody woke it."""
         return at + timedelta(milliseconds=settings.STALLED_AFTER)
 
-    def claim(self) -> Claim:
-        """A new claim of this worker, from now on."""
-        at = self.now()
+    def claim(self, *, after: datetime | None = None) -> Claim:
+        """A new claim of this worker, from now on; not before `after`, which another process may have written by a
+        clock that is a little ahead."""
+        at = self.now() if after is None else max(self.now(), after)
         return Claim(worker=self.worker, at=at, until=self.lease_end(at))
 
     def read_run(self, run_id: str) -> Run | None:
