@@ -22,7 +22,7 @@ def _missing(reason: str) -> None:
     pytest.skip(f"needs Chromium: {reason}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """The browser; without one the tests are skipped, or fail if PIKKU_REQUIRE_BROWSER=1."""
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -32,7 +32,8 @@ def chromium() -> Iterator[Any]:
         from playwright.sync_api import sync_playwright
     except ImportError:
         _missing("playwright is not installed")
-    # Playwright keeps an event loop in this thread, and the tests write rows beside it.
+    # Playwright keeps an event loop in this thread, and the tests write rows beside it. It ends with the module, since
+    # async code of other tests could not run beside that loop.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     with sync_playwright() as playwright:
