@@ -41,12 +41,12 @@ class Runtime:
         """The engine of the database."""
         return engine(self.using)
 
-    @property
+    @cached_property
     def runs(self) -> RunQuerySet:
         """Runs, for state changes and reads."""
         return WorkflowRun.objects.using(self.using)
 
-    @property
+    @cached_property
     def steps(self) -> StepQuerySet:
         """Steps, for state changes and reads."""
         return WorkflowStep.objects.using(self.using)

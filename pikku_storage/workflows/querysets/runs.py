@@ -1,0 +1,136 @@
+"""State changes of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from django.db import IntegrityError
+
+from pikku_storage.db.operations import Expired, Insert, Update
+from pikku_storage.ids import new_token
+from pikku_storage.json import Json
+from pikku_storage.workflows.querysets.base import LIVE, EngineQuerySet
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, run_statuses_before
+
+if TYPE_CHECKING:
+    from pikku_storage.workflows.models import WorkflowRun  # noqa: F401 - named in the base class as text
+
+
+class RunQuerySet(EngineQuerySet["WorkflowRun"]):
+    """State changes of runs."""
+
+    def create_run(self, values: Mapping[str, Any]) -> bool:
+        """Insert a run; `False` if there is one with this id already."""
+        try:
+            with self.engine.savepoint():
+                self.engine.apply(Insert(self.model, values))
+        except IntegrityError:
+            if self.filter(pk=values["id"]).exists():
+                return False
+            raise
+        return True
+
+    def enter(self, run_id: str, token: str, *, worker: str, at: datetime, until: datetime) -> bool:
+        """Let a pass into a live run, unless another one is inside (engine.md §2)."""
+        return self._change(
+            {"id": run_id, "status": LIVE, "pass_until": Expired(at)},
+            pass_token=token,
+            pass_until=until,
+            due_at=until,
+            status=RunStatus.RUNNING.value,
+            error=None,
+            last_worker=worker,
+            updated_at=at,
+        )
+
+    def leave(
+        self,
+        run_id: str,
+        token: str,
+        *,
+        seen_wake: str | None,
+        at: datetime,
+        due_at: datetime | None,
+        suspended_for: Json = None,
+        redrives: int | None = None,
+    ) -> bool:
+        """End a pass that waits; `False` if the run was woken meanwhile, or is not this pass's any more.
+
+        With an error in `suspended_for` the run becomes suspended and shows it.
+        """
+        status = RunStatus.RUNNING if suspended_for is None else RunStatus.SUSPENDED
+        return self._change(
+            {"id": run_id, "pass_token": token, "wake_token": seen_wake, "status": RunStatus.RUNNING.value},
+            pass_token=None,
+            pass_until=None,
+            due_at=due_at,
+            status=status.value,
+            error=suspended_for,
+            redrives=redrives,
+            updated_at=at,
+        )
+
+    def settle(self, run_id: str, token: str, status: RunStatus, *, at: datetime, output: Json, error: Json) -> bool:
+        """End a run from inside its pass."""
+        return self._set_status({"pass_token": token}, run_id, status, at, output, error, None)
+
+    def set_status(
+        self, run_id: str, status: RunStatus, *, at: datetime, output: Json, error: Json, due_at: datetime | None
+    ) -> bool:
+        """Set a live run's status from outside; a terminal one stays as it is. A pass inside is shut out and starts
+        nothing more."""
+        return self._set_status({}, run_id, status, at, output, error, due_at)
+
+    def _set_status(
+        self,
+        fence: Mapping[str, Any],
+        run_id: str,
+        status: RunStatus,
+        at: datetime,
+        output: Json,
+        error: Json,
+        due_at: datetime | None,
+    ) -> bool:
+        return self._change(
+            {"id": run_id, "status": run_statuses_before(status), **fence},
+            status=status.value,
+            output=output,
+            error=error,
+            due_at=None if status in TERMINAL_RUN_STATUSES else due_at,
+            pass_token=None,
+            pass_until=None,
+            updated_at=at,
+        )
+
+    def wake(self, run_id: str, *, at: datetime) -> bool:
+        """Give a live run a reason to look again, which no pass inside can miss (engine.md §2)."""
+        return bool(self.engine.apply(self.wake_up(run_id, at))[0])
+
+    def wake_up(self, run_id: str, at: datetime) -> Update:
+        """`wake` as an operation, to happen together with another one. The redrive count 0 tells the relay that this is
+        no mere check."""
+        return Update(
+            self.model, {"id": run_id, "status": LIVE}, {"wake_token": new_token(), "due_at": at, "redrives": 0}
+        )
+
+    def renew(self, run_id: str, token: str, *, until: datetime) -> bool:
+        """Prolong a pass; `False` if it is over."""
+        return self._change({"id": run_id, "pass_token": token, "status": LIVE}, pass_until=until, due_at=until)
+
+    def give_up(self, run_id: str, token: str, *, due_at: datetime) -> bool:
+        """End a pass that could not go on; the run is looked at again at `due_at`."""
+        where = {"id": run_id, "pass_token": token, "status": LIVE}
+        return self._change(where, pass_token=None, pass_until=None, due_at=due_at, redrives=0)
+
+    def postpone(self, run_id: str, *, seen: datetime, due_at: datetime, redrives: int | None) -> bool:
+        """Move the due time on, for the one relay that saw it (compare-and-swap)."""
+        return self._change({"id": run_id, "due_at": seen, "status": LIVE}, due_at=due_at, redrives=redrives)
+
+    def merge_state(self, run_id: str, key: str, value: Json, *, at: datetime) -> bool:
+        """Set one key of the run's state in the database; concurrent keys never lose each other."""
+        return bool(self.engine.merge_json_key(self.model, run_id, "state", key, value, at))
+
+    def _change(self, where: Mapping[str, Any], /, **values: Any) -> bool:
+        return bool(self.engine.apply(Update(self.model, where, values))[0])
