@@ -51,6 +51,13 @@ class Run:
             }
         )
 
+    @classmethod
+    def new(cls, values: Mapping[str, Any]) -> Self:
+        """The run that was just inserted with these values."""
+        return cls.from_row(
+            {**dict.fromkeys(cls.COLUMNS), **{name: values[name] for name in cls.COLUMNS if name in values}}
+        )
+
     @property
     def is_terminal(self) -> bool:
         """Whether the run has ended for good."""

@@ -22,6 +22,7 @@ from pikku_storage.workflows.engine.relay import relay_runs, relay_steps
 from pikku_storage.workflows.engine.retries import copy_for_retry
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
+from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 from pikku_storage.workflows.storage import WorkflowStorage
@@ -88,7 +89,7 @@ class WorkflowService(WorkflowStorage):
         inside = {"pass_token": token, "pass_until": until, "due_at": until, "last_worker": self._runtime.worker}
         created = self._runtime.runs.create_run({**values, **inside})
         if created:
-            drive(self._runtime, values["id"], token=token, inline=True)
+            drive(self._runtime, values["id"], token=token, new=Run.new(values), inline=True)
         return self._handle(values, created)
 
     def run_to_completion(self, name: str, data: Mapping[str, Any] | None = None, **options: Any) -> Json:

@@ -95,9 +95,9 @@ def warmed_up(kept_messages: None) -> None:
     sent.clear()
 
 
-def test_an_inline_run_costs_four_statements_beside_its_steps() -> None:
+def test_an_inline_run_costs_two_statements_beside_its_steps() -> None:
     cost = cost_of_inline(0)
-    assert (cost.statements, cost.transactions) == (4, 0), cost.texts
+    assert (cost.statements, cost.transactions) == (2, 0), cost.texts
 
 
 @pytest.mark.parametrize("steps", [1, 10])

@@ -32,7 +32,7 @@ from pikku_storage.workflows.errors import (
     describe_error,
 )
 from pikku_storage.workflows.flow import Flow
-from pikku_storage.workflows.records import Run
+from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus
 
@@ -54,11 +54,14 @@ class _Waits:
     error: Json = None
 
 
-def drive(runtime: Runtime, run_id: str, *, token: str | None = None, inline: bool = False) -> bool:
+def drive(
+    runtime: Runtime, run_id: str, *, token: str | None = None, new: Run | None = None, inline: bool = False
+) -> bool:
     """Carry a run on as far as it goes. `False` if it could not be entered: it has ended, or another worker is inside,
     which sees every wake-up.
 
-    `token` is the pass the caller is inside already (a run created that way). Raises `PikkuMissingMetaError` for a run
+    `token` is the pass the caller is inside already, because it has just created the run `new` that way. Raises
+    `PikkuMissingMetaError` for a run
     of a workflow that is not registered, after suspending it, and `WorkflowDispatchException` if steps could not be
     dispatched, after leaving properly.
     """
@@ -68,7 +71,8 @@ def drive(runtime: Runtime, run_id: str, *, token: str | None = None, inline: bo
         if not _enter(runtime, run_id, token):
             return False
     poll = _FIRST_POLL
-    while _go_through(runtime, run_id, token, inline=inline):
+    while _go_through(runtime, run_id, token, new=new, inline=inline):
+        new = None
         # Inline, and somebody else has a step of this run.
         time.sleep(poll)
         poll = min(poll * 1.6, _LONGEST_POLL)
@@ -77,15 +81,17 @@ def drive(runtime: Runtime, run_id: str, *, token: str | None = None, inline: bo
     return True
 
 
-def _go_through(runtime: Runtime, run_id: str, token: str, *, inline: bool) -> bool:
+def _go_through(runtime: Runtime, run_id: str, token: str, *, new: Run | None, inline: bool) -> bool:
     """Pass after pass, until the run has ended, waits, or is not ours any more; whether it must be entered again."""
     while True:
-        run = runtime.read_run(run_id)
+        run = new or runtime.read_run(run_id)
         if run is None or run.is_terminal:
             return False
         with keep(lambda: runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now()))):
             try:
-                replay, outcome = _pass(runtime, run, token, inline=inline)
+                steps = [] if run is new else runtime.read_steps(run_id)
+                new = None
+                replay, outcome = _pass(runtime, run, steps, token, inline=inline)
             except PassLostError:
                 return False
             except EngineInterrupted as interrupted:
@@ -106,8 +112,9 @@ def _enter(runtime: Runtime, run_id: str, token: str) -> bool:
     return runtime.runs.enter(run_id, token, worker=runtime.worker, at=at, until=runtime.lease_end(at))
 
 
-def _pass(runtime: Runtime, run: Run, token: str, *, inline: bool) -> tuple[Replay, _Ended | _Waits]:
-    steps = runtime.read_steps(run.id)
+def _pass(
+    runtime: Runtime, run: Run, steps: list[StepState], token: str, *, inline: bool
+) -> tuple[Replay, _Ended | _Waits]:
     replay = Replay(runtime, run, steps, token=token, inline=inline)
     try:
         definition = registry.workflow(run.workflow)
