@@ -47,7 +47,9 @@ class PikkuSettings:
 
     @property
     def PATIENCE(self) -> int:
-        """Milliseconds after which a step whose message brought no worker is dispatched again. Default `"30s"`."""
+        """Milliseconds after which a step whose message brought no worker is dispatched again; each further time takes
+        twice as long, up to ten minutes. Default `"30s"`.
+        """
         return self._milliseconds("PATIENCE", "30s")
 
     @property

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-FIRST = timedelta(seconds=30)
+from pikku_storage.conf import settings
+
 CEILING = timedelta(seconds=600)
 
 
 def delay_of(redrives: int) -> timedelta:
-    """The delay after the `redrives`-th time (0 is the first)."""
-    return min(FIRST * (1 << min(max(redrives, 0), 10)), CEILING)
+    """The delay after the `redrives`-th time (0 is the first): `PATIENCE`, doubling to ten minutes."""
+    first = timedelta(milliseconds=settings.PATIENCE)
+    return max(first, min(first * (1 << min(max(redrives, 0), 10)), CEILING))
