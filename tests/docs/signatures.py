@@ -5,6 +5,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from pikku_storage.async_twins import AsyncTwins
+
 
 def signature_text(name: str, function: Callable[..., Any], *, skip: int = 1) -> str:
     """`name(a, b=1, *, c=None)`, without the first `skip` parameters (`self`)."""
@@ -21,9 +23,17 @@ def _plain_default(default: Any) -> Any:
 
 
 def public_methods(cls: type) -> dict[str, Callable[..., Any]]:
-    """The class's own public methods, in their order, without the async twins and the properties."""
-    found = {name: value for name, value in vars(cls).items() if inspect.isfunction(value) and not name.startswith("_")}
-    return {name: value for name, value in found.items() if not (name.startswith("a") and name[1:] in found)}
+    """The class's public methods, its own first and then its bases', without the async twins and the properties."""
+    found = {name: value for base in cls.__mro__ for name, value in _functions(base).items()}
+    twins = {f"a{name}" for name in found}
+    # A twin whose name would be a keyword has an underscore at its end.
+    return {name: value for name, value in found.items() if name.rstrip("_") not in twins}
+
+
+def _functions(cls: type) -> dict[str, Callable[..., Any]]:
+    if cls in {object, AsyncTwins}:
+        return {}
+    return {name: value for name, value in vars(cls).items() if inspect.isfunction(value) and not name.startswith("_")}
 
 
 def public_properties(cls: type) -> list[str]:

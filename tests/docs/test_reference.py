@@ -3,22 +3,25 @@
 import ast
 import inspect
 import re
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Task
 from django.apps import apps
+from django.core.management import BaseCommand, load_command_class
 from django.test import override_settings
 
 from pikku_storage import exceptions
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
-from pikku_storage.workflows import StepContext, errors, records, timeline
+from pikku_storage.workflows import StepContext, errors, invariants, records, tasks, timeline
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
-from pikku_storage.workflows.routing import RELAY_ENTRY, TASKS
+from pikku_storage.workflows.routing import RELAY_ENTRY, RELAY_EXPIRES, SENDING_LIMITS
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
 from pikku_storage.workflows.statuses import (
@@ -237,7 +240,72 @@ def test_every_record_is_documented_with_its_fields() -> None:
         assert codes_in(properties) == public_properties(record), name
 
 
-def test_tasks_and_the_beat_entry_are_documented() -> None:
+def test_tasks_are_documented_with_their_options() -> None:
     page = REFERENCE / "celery.md"
-    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == list(TASKS)
-    assert RELAY_ENTRY in codes_in(prose_of(page))
+    own = [value for value in vars(tasks).values() if isinstance(value, Task)]
+    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in own]
+    table = prose_of(page).split("| option of the tasks")[1]
+    options = re.findall(r"^\| `(\w+)` \| `?([\w\"]+)`? \|", table, re.MULTILINE)
+    assert len(options) > 3
+    for name, value in options:
+        assert {getattr(task, name) for task in own} == {ast.literal_eval(value)}, name
+
+
+def test_what_configure_adds_is_documented() -> None:
+    text = prose_of(REFERENCE / "celery.md")
+    assert f"`{RELAY_ENTRY}`" in text
+    assert f"expires after {RELAY_EXPIRES} s" in text
+    for name, value in SENDING_LIMITS.items():
+        assert f"`{name}` {value}" in text
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_command_is_documented_with_its_options() -> None:
+    page = REFERENCE / "commands.md"
+    folder = ROOT / "pikku_storage" / "workflows" / "management" / "commands"
+    names = sorted(path.stem for path in folder.glob("[a-z]*.py"))
+    assert sorted(code_headings(page)) == names
+    for name in names:
+        command = load_command_class("pikku_storage.workflows", name)
+        bare = {action.dest for action in BaseCommand().create_parser("manage.py", name)._actions}
+        parser = command.create_parser("manage.py", name)
+        expected = [
+            action.option_strings[0] if action.option_strings else f"{action.metavar} …"
+            for action in parser._actions
+            if action.dest not in bare
+        ]
+        assert sorted(codes_in(row[0])[0] for row in table_rows(page, f"`{name}`")) == sorted(expected)
+
+
+def test_every_rule_of_check_storage_is_documented() -> None:
+    documented = [codes_in(row[0])[0] for row in table_rows(REFERENCE / "commands.md", "Rules")]
+    source = inspect.getsource(invariants)
+    rules = re.findall(r'(?:violation\(|yield )"([a-z-]+)",', source)
+    assert len(rules) > 10
+    assert documented == rules
+
+
+# -- what is tested ----------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_tests_is_listed() -> None:
+    listed = [codes_in(row[0])[0] for row in table_rows(REFERENCE / "tested-on.md", "Kinds of tests")]
+    folders = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert sorted(listed) == sorted(folders)
+
+
+def test_what_runs_on_the_newer_django_is_what_the_script_of_ci_says() -> None:
+    [row] = [row for row in table_rows(REFERENCE / "tested-on.md", "What is tested on what") if row[0] == "PostgreSQL"]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    [line] = [line for line in script.splitlines() if "DATABASE_URL" in line and "VENV" in line]
+    assert codes_in(row[2]) == re.findall(r"tests/\w+", line)
+
+
+def test_every_supported_version_is_listed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = {row[0]: row[1] for row in table_rows(ROOT / "README.md", "Supported versions")}
+    for framework in ("Python", "Django"):
+        versions = re.findall(rf":: {framework} :: (\d+\.\d+)", "\n".join(project["classifiers"]))
+        assert re.findall(r"\d+\.\d+", rows[framework]) == versions
