@@ -15,7 +15,8 @@ from console.formatting import absolute, ago, duration, shorten
 from console.records import RunRow, StepRow
 from console.states import State
 from console.timeline import Timeline
-from pikku_storage.workflows.errors import RPC_NOT_FOUND, WORKFLOW_NOT_FOUND
+from pikku_storage.conf import settings
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, WORKFLOW_NOT_FOUND
 from pikku_storage.workflows.statuses import RunStatus
 
 _MESSAGE_LIMIT = 400
@@ -87,6 +88,9 @@ def _suspended(run: RunRow) -> Banner:
     elif code == WORKFLOW_NOT_FOUND:
         text = format_html(gettext("Waiting on a missing workflow: {}"), message)
         hint = gettext("The run goes on by itself once a worker knows the workflow.")
+    elif code == VERSION_CONFLICT:
+        text = format_html(gettext("Today's code does not fit this run: {}"), message)
+        hint = gettext("The run goes on by itself once a worker has code that fits what was recorded.")
     else:
         # A suspended run's error is a reason, not a failure (contract console.md §5).
         text = format_html(gettext("Waiting to be resumed. {}"), message)
@@ -122,7 +126,7 @@ def _queued(steps: Sequence[StepRow], now: datetime) -> Banner:
         oldest.step_name,
         ago(oldest.created_at, now),
     )
-    worker = gettext("a Celery worker on the queue “%(queue)s”") % {"queue": oldest.queue or "celery"}
+    worker = gettext("a Celery worker on the queue “%(queue)s”") % {"queue": oldest.queue or settings.QUEUE}
     return Banner(kind="waiting", text=text, hint=_late_hint(oldest.created_at, now, worker))
 
 
@@ -140,7 +144,7 @@ def _due(step: StepRow, now: datetime) -> Banner:
             absolute(due_at),
             when,
         )
-    return Banner(kind="waiting", text=text, hint=_late_hint(due_at, now, gettext("the relay (celery beat)")))
+    return Banner(kind="waiting", text=text, hint=_late_hint(due_at, now, gettext("the relay (celery beat, or manage.py relay)")))
 
 
 def _late_hint(due_at: datetime, now: datetime, needed: str) -> str:
