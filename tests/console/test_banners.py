@@ -83,6 +83,7 @@ def test_failed_and_cancelled_say_why() -> None:
     [
         ({"code": "RPC_NOT_FOUND", "message": "No function 'x'"}, "Waiting on a missing function: No function"),
         ({"code": "WORKFLOW_NOT_FOUND", "message": "No workflow 'x'"}, "Waiting on a missing workflow: No workflow"),
+        ({"code": "VERSION_CONFLICT", "message": "step x"}, "Today's code does not fit this run: step x"),
         ({"code": "WORKFLOW_SUSPENDED", "message": "by hand"}, "Waiting to be resumed. by hand"),
         (None, "Waiting to be resumed."),
         ("a text of another program", "Waiting to be resumed. a text of another program"),

@@ -47,7 +47,9 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     def start(self, step: NewStep, claim: Claim, *, inside: Mapping[str, Any] | None = None) -> bool:
         """Insert a step already `running`. With conditions on its run in `inside`, only where they hold: a pass that
         was lost starts nothing."""
-        return self._add(step, claimed(claim, attempt=1), claim.at, inside)
+        # If the database server crashes, the outcome's commit may find no start, and the step begins once more: that is
+        # the attempt which a crash costs anyway. A step without retries must not begin twice, so its start is durable.
+        return self._add(step, claimed(claim, attempt=1), claim.at, inside, durable=step.max_attempts == 1)
 
     def add_many(self, steps: Sequence[NewStep], *, at: datetime, due_at: datetime) -> None:
         """Insert pending steps in bulk (a fan-out)."""
@@ -86,15 +88,23 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
             self.bulk_create(rows)
             history_model()._default_manager.using(self.db).bulk_create(attempts)
 
-    def _add(self, step: NewStep, state: Mapping[str, Any], at: datetime, inside: Mapping[str, Any] | None) -> bool:
+    def _add(
+        self,
+        step: NewStep,
+        state: Mapping[str, Any],
+        at: datetime,
+        inside: Mapping[str, Any] | None,
+        *,
+        durable: bool = True,
+    ) -> bool:
         operations = [
             Insert(self.model, step_row(step, state, at)),
             Insert(history_model(), attempt_row(step.id, 1, state, at)),
         ]
         with self.engine.savepoint():
             if inside is None:
-                return bool(self.engine.apply(*operations)[0])
-            return bool(self.engine.apply(self._guard(step.run_id, inside), *operations)[0])
+                return bool(self.engine.apply(*operations, durable=durable)[0])
+            return bool(self.engine.apply(self._guard(step.run_id, inside), *operations, durable=durable)[0])
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
