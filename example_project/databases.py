@@ -16,9 +16,23 @@ SQLITE_OPTIONS = {
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
 }
 
+# A connection that is kept costs no handshake each time, and one that broke meanwhile is replaced before it is used.
+POSTGRESQL_SETTINGS = {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
+
+# After its fifth use on a connection a statement is prepared: the server parses it no more. That takes values bound by
+# the server. Not behind a pooler that may change the connection with each transaction (PgBouncer's
+# `pool_mode = transaction`): there, append `?prepare_threshold=none&disable_server_side_cursors=true` to the URL.
+POSTGRESQL_OPTIONS = {"server_side_binding": True, "prepare_threshold": 5}
+
+# In a query, where the parser of URLs leaves them as text. Only for the names above: a driver's option may be a word.
+_WORDS = {"true": True, "false": False, "none": None}
+_NAMES_WITH_WORDS = {*POSTGRESQL_SETTINGS, *POSTGRESQL_OPTIONS, "DISABLE_SERVER_SIDE_CURSORS"}
+
 
 def database_from_url(url: str, *, base_dir: Path) -> dict[str, Any]:
     """The settings of the database that `url` names; a relative SQLite path counts from `base_dir`.
+
+    The query of the URL overrides single settings and options: `?conn_max_age=0&prepare_threshold=none`.
 
     Raises ImproperlyConfigured for a scheme that is not supported. The message names the scheme and never the rest of
     the URL, which may hold a password.
@@ -37,7 +51,7 @@ def database_from_url(url: str, *, base_dir: Path) -> dict[str, Any]:
         ) from None
     if scheme == "sqlite":
         return _with_sqlite_options(config, base_dir)
-    return {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True, **config}
+    return _with_postgresql_options(config)
 
 
 def _with_sqlite_options(config: dict[str, Any], base_dir: Path) -> dict[str, Any]:
@@ -47,3 +61,15 @@ def _with_sqlite_options(config: dict[str, Any], base_dir: Path) -> dict[str, An
         path.parent.mkdir(parents=True, exist_ok=True)
         config["NAME"] = str(path)
     return config
+
+
+def _with_postgresql_options(config: dict[str, Any]) -> dict[str, Any]:
+    options = {**POSTGRESQL_OPTIONS, **config.pop("OPTIONS", {})}
+    return _with_words({**POSTGRESQL_SETTINGS, **config, "OPTIONS": _with_words(options)})
+
+
+def _with_words(config: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _WORDS.get(value.lower(), value) if name in _NAMES_WITH_WORDS and isinstance(value, str) else value
+        for name, value in config.items()
+    }

@@ -6,16 +6,20 @@ import os
 import threading
 import time
 import uuid
+from functools import lru_cache
 
 INVOCATION_NAMESPACE = uuid.UUID("70696b6b-7500-5770-9f6c-6f77000a0001")
 """Namespace of invocation ids (contract services.md §1.2)."""
 
 _DERIVED_NAMESPACE = uuid.uuid5(INVOCATION_NAMESPACE, "django-pikku-storage")
 _TICK_NS = 245
+# One step asks for the same derived ids when it starts, when it ends and when the next one begins.
+_RECENT = 256
 _lock = threading.Lock()
 _last_stamp = 0
 
 
+@lru_cache(maxsize=_RECENT)
 def invocation_id(run_id: str, step_name: str) -> str:
     """The id of a step's work: the same for every attempt, different for every step and run (contract services.md
     §1.2)."""
@@ -41,6 +45,7 @@ def new_id() -> str:
     return str(uuid.UUID(int=bits))
 
 
+@lru_cache(maxsize=_RECENT)
 def derived_id(*parts: str) -> str:
     """A UUID (version 5) made from `parts`; writing a row with a derived id twice is the same row."""
     return str(uuid.uuid5(_DERIVED_NAMESPACE, "\x1f".join(parts)))
@@ -48,4 +53,4 @@ def derived_id(*parts: str) -> str:
 
 def new_token() -> str:
     """A random token that names one claim, pass or wake-up; compared for equality only."""
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()

@@ -11,6 +11,7 @@ from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.clock import Clock
+from pikku_storage.db.fields import cut
 from pikku_storage.db.operations import Operation
 
 
@@ -47,12 +48,18 @@ class Engine(ABC):
         return transaction.atomic(using=self.using) if self.connection.in_atomic_block else nullcontext()
 
     @abstractmethod
-    def apply(self, first: Operation, *rest: Operation) -> tuple[int, ...]:
+    def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
         """Do the operations as one, in order; the `rest` only if `first` matched. Answers with the number of rows each
         one touched.
 
-        A `Guard` may stand first; it and the operation after it decide together. All zeros mean that `first` matched
-        nothing and nothing was written. On engines with transactions either all of it is written or none.
+        A `Guard` may stand first; it and the operation after it decide together, and have the same count. All zeros
+        mean that these matched nothing and nothing was written. On engines with transactions either all of it is
+        written or none. No row may be touched by two of the operations.
+
+        With `durable=False` a crash of the database server may undo the write, whole, within its first moments; an
+        engine that gains nothing by that, and one inside a transaction, ignores it. It is for what does no harm when
+        lost, such as a lease, or the start of a step that may be carried out again; never for an outcome. What is
+        written durably later also keeps what was written before it.
         """
 
     @abstractmethod
@@ -65,5 +72,4 @@ class Engine(ABC):
 
 def utc(moment: datetime) -> datetime:
     """`moment` in UTC, cut to milliseconds, as MongoDB would store it."""
-    moment = moment.astimezone(UTC)
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    return cut(moment.astimezone(UTC))

@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+from django.db import Error as DatabaseError
+
+from pikku_storage.db.fields import cut
+
 ASK_AGAIN_AFTER = 60.0
 """Seconds between two measurements of the server's time."""
 
@@ -22,21 +26,27 @@ class Clock:
 
     def __init__(self, ask: Callable[[], datetime | None]) -> None:
         self._ask = ask
-        self._asked_at = float("-inf")
-        self._told: datetime | None = None
+        # When it was asked and what was told. One attribute, because threads share a clock and the two belong together.
+        self._last: tuple[float, datetime | None] = float("-inf"), None
 
     def now(self) -> datetime:
         """Now, in UTC, cut to milliseconds."""
-        elapsed = time.monotonic() - self._asked_at
-        if elapsed > ASK_AGAIN_AFTER:
-            before = time.monotonic()
+        asked_at, told = self._last
+        if time.monotonic() - asked_at > ASK_AGAIN_AFTER:
+            asked_at, told = self._last = self._ask_again()
+        moment = datetime.now(UTC) if told is None else told + timedelta(seconds=time.monotonic() - asked_at)
+        return cut(moment + _travelled)
+
+    def _ask_again(self) -> tuple[float, datetime | None]:
+        before = time.monotonic()
+        try:
             told = self._ask()
-            self._asked_at = (before + time.monotonic()) / 2
-            self._told = told
-            elapsed = time.monotonic() - self._asked_at
-        moment = datetime.now(UTC) if self._told is None else self._told + timedelta(seconds=elapsed)
-        moment += _travelled
-        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+        except DatabaseError:
+            # A clock that has been told once can count on; an outcome must not be lost for the sake of its time.
+            if self._last[1] is None:
+                raise
+            return self._last
+        return (before + time.monotonic()) / 2, told
 
 
 @contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
@@ -13,6 +16,14 @@ else:
     # Generic for the type checker only.
     _DateTimeField = models.DateTimeField
 
+_TEXT_OR_LARGE_NUMBER = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(-?[0-9.]+e\+[0-9]+)')
+
+
+def cut(moment: datetime) -> datetime:
+    """`moment` without what is finer than a millisecond."""
+    finer = moment.microsecond % 1000
+    return moment.replace(microsecond=moment.microsecond - finer) if finer else moment
+
 
 class MillisecondDateTimeField(_DateTimeField):
     """An aware time, cut to the milliseconds that MongoDB keeps, so that comparing for equality works everywhere."""
@@ -20,10 +31,39 @@ class MillisecondDateTimeField(_DateTimeField):
     def get_prep_value(self, value: Any) -> Any:
         """Cut what is finer than a millisecond."""
         value = super().get_prep_value(value)
-        if isinstance(value, datetime):
-            value = value.replace(microsecond=value.microsecond // 1000 * 1000)
-        return value
+        return cut(value) if isinstance(value, datetime) else value
+
+
+class PayloadEncoder(json.JSONEncoder):
+    """Writes large floats as digits: `1e+20` as `100000000000000000000.0`.
+
+    PostgreSQL's jsonb keeps no exponent but does keep a fraction, and without one a float would read back as an
+    integer.
+    """
+
+    def encode(self, o: Any) -> str:
+        """See `json.JSONEncoder.encode`."""
+        text = super().encode(o)
+        return _TEXT_OR_LARGE_NUMBER.sub(_spell_out, text) if "e+" in text else text
+
+
+def _spell_out(match: re.Match[str]) -> str:
+    number = match[1]
+    return match[0] if number is None else f"{Decimal(number):f}.0"
+
+
+encode = PayloadEncoder().encode
+"""JSON text of a payload, the same wherever it is written."""
 
 
 class PayloadField(models.JSONField):
     """JSON that nobody filters by. Values come from `pikku_storage.json.to_json`; SQL NULL is `None`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "encoder": PayloadEncoder})
+
+    def deconstruct(self) -> Any:
+        """How values are written is no matter of migrations."""
+        name, path, args, options = super().deconstruct()
+        del options["encoder"]
+        return name, path, args, options

@@ -1,33 +1,71 @@
-"""Operations as SQL text.
-
-The text depends only on the shape of an operation (model, column names, kinds of conditions), never on its values, so
-it is built once per shape and cached: on the hot path an operation costs the conversion of its parameters and nothing
-else.
-"""
+"""Operations as SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from itertools import count
 from typing import Any, TypeAlias
 
 from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.base import Engine
-from pikku_storage.db.operations import Conditions, Expired, Guard, Insert, KeepOr, Operation, OrNull, Values
+from pikku_storage.db.fields import PayloadField, encode
+from pikku_storage.db.operations import Guard, Insert, Operation
+from pikku_storage.db.shapes import ColumnShape, Form, OperationShape, Shape, take_apart
 
-Shape: TypeAlias = tuple[tuple[str, Any], ...]
-_EQUAL, _NULL, _EXPIRED, _OR_NULL, _SET, _KEEP = "=", "null", "expired", "or null", "set", "keep"
+PLANS = 512
+"""How many plans an engine keeps. The package's own calls have some thirty shapes; only lists make more."""
+
+_AS_THEY_ARE = (models.CharField, models.TextField, models.IntegerField, models.BooleanField)
+_SETS = {Form.PLAIN: "{0} = %s", Form.KEEP: "{0} = COALESCE({0}, %s)"}
+_COMPARES = {
+    Form.PLAIN: "{0} = %s",
+    Form.EXPIRED: "({0} IS NULL OR {0} <= %s)",
+    Form.OR_NULL: "({0} IS NULL OR {0} = %s)",
+}
+
+Convert: TypeAlias = Callable[[Any, BaseDatabaseWrapper], Any]
+"""Makes of a column's value, which is not `None`, what the driver takes."""
+Slot: TypeAlias = tuple[int, Convert | None]
+"""A parameter: the place of its value among the values of a call, and what converts it."""
 
 
-def quote(name: str) -> str:
-    """An identifier of ours, quoted as the SQL standard does."""
-    return f'"{name}"'
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A piece of SQL, and its parameters in the order of the text."""
+
+    text: str
+    slots: tuple[Slot, ...] = ()
+
+    def parameters(self, values: Sequence[Any], connection: BaseDatabaseWrapper) -> list[Any]:
+        """What the driver is given beside the text."""
+        parameters = []
+        for place, convert in self.slots:
+            value = values[place]
+            parameters.append(value if convert is None or value is None else convert(value, connection))
+        return parameters
 
 
-@cache
+def compose(template: str, *parts: Sql) -> Sql:
+    """The template with its `{}` filled."""
+    return Sql(template.format(*[part.text for part in parts]), tuple([slot for part in parts for slot in part.slots]))
+
+
+def join(separator: str, parts: Sequence[Sql]) -> Sql:
+    """The parts one after the other."""
+    return compose(separator.join(["{}"] * len(parts)), *parts)
+
+
+def exists(rows: Sql) -> Sql:
+    """Whether there is such a row."""
+    return compose("EXISTS (SELECT 1 FROM {})", rows)
+
+
 def field_of(model: type[models.Model], name: str) -> models.Field[Any, Any]:
     """The concrete field behind an attribute name such as `run_id`."""
     field = model._meta.get_field(name)
@@ -35,141 +73,145 @@ def field_of(model: type[models.Model], name: str) -> models.Field[Any, Any]:
     return field
 
 
-@cache
-def column_of(model: type[models.Model], name: str) -> str:
-    """The quoted column behind an attribute name."""
-    return quote(str(field_of(model, name).column))
-
-
-def table_of(model: type[models.Model]) -> str:
-    """The quoted table of a model."""
-    return quote(model._meta.db_table)
-
-
-def conditions_shape(where: Conditions) -> Shape:
-    """What of `where` decides its SQL text."""
-    return tuple((name, _kind(value)) for name, value in where.items())
-
-
-def _kind(value: Any) -> Any:
-    if value is None:
-        return _NULL
-    if isinstance(value, list | tuple):
-        return len(value)
-    if isinstance(value, OrNull):
-        return _OR_NULL
-    return _EXPIRED if isinstance(value, Expired) else _EQUAL
-
-
-def values_shape(values: Values) -> Shape:
-    """What of `values` decides the SQL text of a SET."""
-    return tuple((name, _KEEP if isinstance(value, KeepOr) else _SET) for name, value in values.items())
-
-
-@lru_cache(maxsize=1024)
-def where_text(model: type[models.Model], shape: Shape) -> str:
-    """A conjunction of conditions."""
-    texts = []
-    for name, kind in shape:
-        column = column_of(model, name)
-        if kind == _EQUAL:
-            texts.append(f"{column} = %s")
-        elif kind == _NULL:
-            texts.append(f"{column} IS NULL")
-        elif kind == _EXPIRED:
-            texts.append(f"({column} IS NULL OR {column} <= %s)")
-        elif kind == _OR_NULL:
-            texts.append(f"({column} IS NULL OR {column} = %s)")
-        else:
-            texts.append(f"{column} IN ({', '.join(['%s'] * kind)})")
-    return " AND ".join(texts)
-
-
-@lru_cache(maxsize=1024)
-def set_text(model: type[models.Model], shape: Shape) -> str:
-    """The assignments of an UPDATE."""
-    return ", ".join(
-        f"{column_of(model, name)} = COALESCE({column_of(model, name)}, %s)"
-        if kind == _KEEP
-        else f"{column_of(model, name)} = %s"
-        for name, kind in shape
-    )
-
-
-@lru_cache(maxsize=1024)
-def insert_text(model: type[models.Model], names: tuple[str, ...], source: str) -> str:
-    """An INSERT of one row; with a `source` (`table WHERE …`) only if that has a row."""
-    columns = ", ".join(column_of(model, name) for name in names)
-    marks = ", ".join(["%s"] * len(names))
-    head = f"INSERT INTO {table_of(model)} ({columns}) "
-    return head + (f"SELECT {marks} FROM {source}" if source else f"VALUES ({marks})")
-
-
-def prepare(connection: BaseDatabaseWrapper, model: type[models.Model], items: Iterable[tuple[str, Any]]) -> list[Any]:
-    """Parameters for these columns, as the connection's driver wants them."""
-    parameters: list[Any] = []
-    for name, value in items:
-        field = field_of(model, name)
-        if isinstance(value, list | tuple) and not isinstance(field, models.JSONField):
-            parameters.extend(field.get_db_prep_save(item, connection) for item in value)
-        else:
-            if isinstance(value, Expired):
-                value = value.at
-            elif isinstance(value, KeepOr | OrNull):
-                value = value.value
-            parameters.append(None if value is None else field.get_db_prep_save(value, connection))
-    return parameters
-
-
-def where_parameters(connection: BaseDatabaseWrapper, model: type[models.Model], where: Conditions) -> list[Any]:
-    """The parameters of `where_text`."""
-    return prepare(connection, model, ((name, value) for name, value in where.items() if value is not None))
-
-
 class SqlEngine(Engine):
     """Plain SQL: one statement an operation, one transaction around them. A guard is folded into the write after it."""
 
-    def apply(self, first: Operation, *rest: Operation) -> tuple[int, ...]:
-        """See `Engine.apply`."""
-        guard = first if isinstance(first, Guard) else None
-        writes = rest if isinstance(first, Guard) else (first, *rest)
-        with nullcontext() if len(writes) == 1 else transaction.atomic(using=self.using):
-            counts = self._run(writes, guard)
-        return counts if guard is None else (counts[0], *counts)
+    counts_lists = True
+    """Whether the text depends on how long a list is."""
 
-    def _run(self, writes: Sequence[Operation], guard: Guard | None) -> tuple[int, ...]:
+    def __init__(self, using: str) -> None:
+        super().__init__(using)
+        self._statements_of = lru_cache(maxsize=PLANS)(self._statements)
+
+    def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
+        """See `Engine.apply`."""
+        shape, values = take_apart((first, *rest), counts_lists=self.counts_lists)
+        statements = self._statements_of(shape)
+        with nullcontext() if len(statements) == 1 else transaction.atomic(using=self.using):
+            return self.answer(shape, self._run(statements, values))
+
+    def answer(self, shape: Shape, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """What `apply` answers with, from the counts of the writes: a guard has that of the write it decides with."""
+        return (counts[0], *counts) if shape[0][0] is Guard else counts
+
+    def _run(self, statements: Sequence[Sql], values: Sequence[Any]) -> tuple[int, ...]:
+        connection = self.connection
         counts: list[int] = []
-        with self.connection.cursor() as cursor:
-            for write in writes:
-                cursor.execute(*self.statement(write, None if counts else guard))
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement.text, statement.parameters(values, connection))
                 counts.append(cursor.rowcount)
                 if not counts[0]:
-                    return (0,) * len(writes)
+                    return (0,) * len(statements)
         return tuple(counts)
 
-    def statement(self, operation: Operation, guard: Guard | None = None) -> tuple[str, list[Any]]:
-        """The SQL and parameters of one write, which a guard makes conditional."""
-        model = operation.model
-        if isinstance(operation, Insert):
-            source: str = ""
-            parameters: list[Any] = []
-            if guard is not None:
-                source, parameters = self._rows_of(guard)
-            text = insert_text(model, tuple(operation.values), source)
-            return text, prepare(self.connection, model, operation.values.items()) + parameters
-        if isinstance(operation, Guard):
-            source, parameters = self._rows_of(operation)
-            return f"SELECT 1 FROM {source}", parameters
-        text = f"UPDATE {table_of(model)} SET {set_text(model, values_shape(operation.values))}"
-        text += f" WHERE {where_text(model, conditions_shape(operation.where))}"
-        parameters = prepare(self.connection, model, operation.values.items())
-        parameters += where_parameters(self.connection, model, operation.where)
-        if guard is None:
-            return text, parameters
-        source, guard_parameters = self._rows_of(guard)
-        return f"{text} AND EXISTS (SELECT 1 FROM {source})", parameters + guard_parameters
+    def set_by_key(
+        self, model: type[models.Model], pk: str, assignment: str, parameters: Sequence[Any], at: datetime
+    ) -> int:
+        """Make an assignment that is SQL, and set `updated_at`, on one row. Answers with the number of rows."""
+        primary_key = model._meta.pk.attname
+        connection = self.connection
+        convert = self.converter(field_of(model, "updated_at"))
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"UPDATE {self.table(model)} SET {assignment}, {self.column(model, 'updated_at')} = %s "
+                f"WHERE {self.column(model, primary_key)} = %s",
+                [*parameters, at if convert is None else convert(at, connection), pk],
+            )
+            return int(cursor.rowcount)
 
-    def _rows_of(self, guard: Guard) -> tuple[str, list[Any]]:
-        condition = where_text(guard.model, conditions_shape(guard.where))
-        parameters = where_parameters(self.connection, guard.model, guard.where)
-        return f"{table_of(guard.model)} WHERE {condition}", parameters
+    # -- text, written once per shape ----------------------------------------------------------------------------------
+
+    def _statements(self, shape: Shape) -> tuple[Sql, ...]:
+        places = count()
+        condition, writes = None, shape
+        if shape[0][0] is Guard:
+            condition, writes = exists(self.rows(shape[0], places)), shape[1:]
+        if not writes:
+            raise ValueError("A guard decides about the write after it; there is none")
+        first, *rest = writes
+        return (self.write(first, places, condition), *[self.write(operation, places) for operation in rest])
+
+    def write(self, operation: OperationShape, places: Iterator[int], condition: Sql | None = None) -> Sql:
+        """An INSERT or UPDATE that happens only where `condition` holds. `places` counts the values of the call."""
+        kind, model, sets, compares = operation
+        if kind is Guard:
+            raise ValueError("A guard stands first")
+        conditions = [] if condition is None else [condition]
+        if kind is Insert:
+            columns = ", ".join(self.column(model, name) for name, _, _ in sets)
+            marks = join(", ", [self._mark(model, name, places) for name, _, _ in sets])
+            insert = compose(f"INSERT INTO {self.table(model)} ({columns}) SELECT {{}}", marks)
+            return join(" WHERE ", [insert, *conditions])
+        assignments = join(", ", [self._assignment(model, column, places) for column in sets])
+        update = compose(f"UPDATE {self.table(model)} SET {{}}", assignments)
+        return compose("{} WHERE {}", update, join(" AND ", [*self._comparisons(model, compares, places), *conditions]))
+
+    def rows(self, guard: OperationShape, places: Iterator[int]) -> Sql:
+        """The rows that a guard asks for, to stand after FROM."""
+        _, model, _, compares = guard
+        where = join(" AND ", self._comparisons(model, compares, places))
+        return compose(f"{self.table(model)} WHERE {{}}", where)
+
+    def table(self, model: type[models.Model]) -> str:
+        """The quoted table of a model."""
+        return self.connection.ops.quote_name(model._meta.db_table)
+
+    def column(self, model: type[models.Model], name: str) -> str:
+        """The quoted column behind an attribute name."""
+        return self.connection.ops.quote_name(str(field_of(model, name).column))
+
+    def mark(self, field: models.Field[Any, Any]) -> str:
+        """The parameter for a column in the SELECT of an INSERT."""
+        return "%s"
+
+    def any_of(self, column: str, length: int, slot: Slot) -> Sql:
+        """The condition that the column is one of a list's values."""
+        place, convert = slot
+        marks = ", ".join(["%s"] * length)
+        return Sql(f"{column} IN ({marks})", tuple((place, _item(index, convert)) for index in range(length)))
+
+    def _mark(self, model: type[models.Model], name: str, places: Iterator[int]) -> Sql:
+        field = field_of(model, name)
+        return Sql(self.mark(field), ((next(places), self.converter(field)),))
+
+    def _assignment(self, model: type[models.Model], shape: ColumnShape, places: Iterator[int]) -> Sql:
+        name, form, _ = shape
+        slot = next(places), self.converter(field_of(model, name))
+        return Sql(_SETS[form].format(self.column(model, name)), (slot,))
+
+    def _comparisons(
+        self, model: type[models.Model], compares: Sequence[ColumnShape], places: Iterator[int]
+    ) -> list[Sql]:
+        return [self._comparison(model, column, places) for column in compares]
+
+    def _comparison(self, model: type[models.Model], shape: ColumnShape, places: Iterator[int]) -> Sql:
+        name, form, length = shape
+        column = self.column(model, name)
+        if form is Form.NULL:
+            return Sql(f"{column} IS NULL")
+        slot = next(places), self.converter(field_of(model, name))
+        if form is Form.ANY:
+            return self.any_of(column, length, slot)
+        return Sql(_COMPARES[form].format(column), (slot,))
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def converter(self, field: models.Field[Any, Any]) -> Convert | None:
+        """What converts the values of a column; `None` if the driver takes them as they are."""
+        if isinstance(field, models.ForeignKey):
+            return self.converter(field.target_field)
+        if isinstance(field, PayloadField):
+            return _as_json
+        # Not their subclasses, which may do something to a value.
+        return None if type(field) in _AS_THEY_ARE else field.get_db_prep_save
+
+
+def _as_json(value: Any, connection: BaseDatabaseWrapper) -> str:
+    return encode(value)
+
+
+def _item(index: int, convert: Convert | None) -> Convert:
+    if convert is None:
+        return lambda values, connection: values[index]
+    return lambda values, connection: convert(values[index], connection)

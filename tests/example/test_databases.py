@@ -32,6 +32,31 @@ def test_postgresql(scheme: str, tmp_path: Path) -> None:
     )
 
 
+def test_postgresql_keeps_connections_and_prepares_statements(tmp_path: Path) -> None:
+    config = database_from_url("postgres://db.example/shop", base_dir=tmp_path)
+
+    assert (config["CONN_MAX_AGE"], config["CONN_HEALTH_CHECKS"]) == (60, True)
+    assert config["OPTIONS"] == {"server_side_binding": True, "prepare_threshold": 5}
+
+
+def test_the_query_of_the_url_overrides_what_is_set(tmp_path: Path) -> None:
+    query = "conn_max_age=0&conn_health_checks=false&prepare_threshold=none&disable_server_side_cursors=true"
+    config = database_from_url(f"postgres://none@db.example/shop?{query}&require_auth=none", base_dir=tmp_path)
+
+    assert (config["CONN_MAX_AGE"], config["CONN_HEALTH_CHECKS"]) == (0, False)
+    assert config["DISABLE_SERVER_SIDE_CURSORS"] is True
+    assert config["OPTIONS"] == {"server_side_binding": True, "prepare_threshold": None, "require_auth": "none"}
+    assert config["USER"] == "none", "a word only where a word is meant"
+
+
+def test_numbers_and_switches_of_the_query_have_their_types(tmp_path: Path) -> None:
+    config = database_from_url(
+        "postgres://db.example/shop?prepare_threshold=2&server_side_binding=FALSE", base_dir=tmp_path
+    )
+
+    assert config["OPTIONS"] == {"server_side_binding": False, "prepare_threshold": 2}
+
+
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
