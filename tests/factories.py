@@ -4,12 +4,16 @@
 tests of the read side that need a certain past: times, statuses, attempts.
 """
 
+# The declarations of factory_boy have no types.
+# mypy: allow-untyped-calls
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import factory
+from factory.base import Factory
+from factory.declarations import LazyAttribute, LazyFunction, SelfAttribute, Sequence, SubFactory
 from factory.django import DjangoModelFactory
 
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
@@ -20,14 +24,14 @@ from pikku_storage.workflows.statuses import RunStatus, StepStatus
 A_MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 
-class RunFactory(factory.Factory[Run]):
+class RunFactory(Factory[Run]):
     """A stored run that nobody drives; answers with the service's record."""
 
     class Meta:
         model = Run
 
     name = "orders"
-    data: Any = factory.LazyFunction(dict)
+    data: Any = LazyFunction(dict)
 
     @classmethod
     def _create(cls, model_class: type[Run], *args: Any, **kwargs: Any) -> Run:
@@ -37,16 +41,16 @@ class RunFactory(factory.Factory[Run]):
         return run
 
 
-class StepFactory(factory.Factory[StepState]):
+class StepFactory(Factory[StepState]):
     """A pending step of a stored run; answers with the service's record."""
 
     class Meta:
         model = StepState
 
-    run_id = factory.LazyFunction(lambda: RunFactory.create().id)
-    step_name = factory.Sequence(lambda number: f"step {number}")
+    run_id = LazyFunction(lambda: RunFactory.create().id)
+    step_name = Sequence(lambda number: f"step {number}")
     rpc_name: str | None = "work"
-    data: Any = factory.LazyFunction(dict)
+    data: Any = LazyFunction(dict)
 
     @classmethod
     def _create(cls, model_class: type[StepState], *args: Any, **kwargs: Any) -> StepState:
@@ -61,9 +65,9 @@ class RunRowFactory(DjangoModelFactory[WorkflowRun]):
 
     workflow = "orders"
     status = RunStatus.RUNNING.value
-    input: Any = factory.LazyFunction(dict)
-    created_at = factory.Sequence(lambda number: A_MONDAY + timedelta(minutes=number))
-    updated_at = factory.SelfAttribute("created_at")
+    input: Any = LazyFunction(dict)
+    created_at = Sequence(lambda number: A_MONDAY + timedelta(minutes=number))
+    updated_at = SelfAttribute("created_at")
 
 
 class StepRowFactory(DjangoModelFactory[WorkflowStep]):
@@ -72,12 +76,12 @@ class StepRowFactory(DjangoModelFactory[WorkflowStep]):
     class Meta:
         model = WorkflowStep
 
-    run = factory.SubFactory(RunRowFactory)
-    step_name = factory.Sequence(lambda number: f"step {number}")
+    run = SubFactory(RunRowFactory)
+    step_name = Sequence(lambda number: f"step {number}")
     status = StepStatus.PENDING.value
     current_attempt = 1
-    created_at = factory.SelfAttribute("run.created_at")
-    updated_at = factory.SelfAttribute("created_at")
+    created_at = SelfAttribute("run.created_at")
+    updated_at = SelfAttribute("created_at")
 
 
 class AttemptRowFactory(DjangoModelFactory[WorkflowStepHistory]):
@@ -86,11 +90,11 @@ class AttemptRowFactory(DjangoModelFactory[WorkflowStepHistory]):
     class Meta:
         model = WorkflowStepHistory
 
-    step = factory.SubFactory(StepRowFactory)
+    step = SubFactory(StepRowFactory)
     attempt = 1
-    id = factory.LazyAttribute(lambda row: WorkflowStepHistory.id_of(row.step.id, row.attempt))
+    id = LazyAttribute(lambda row: WorkflowStepHistory.id_of(row.step.id, row.attempt))
     status = StepStatus.PENDING.value
-    created_at = factory.SelfAttribute("step.created_at")
+    created_at = SelfAttribute("step.created_at")
 
 
 class VersionRowFactory(DjangoModelFactory[WorkflowVersion]):
@@ -100,8 +104,8 @@ class VersionRowFactory(DjangoModelFactory[WorkflowVersion]):
         model = WorkflowVersion
 
     workflow_name = "orders"
-    graph_hash = factory.Sequence(lambda number: f"{number:032x}")
-    id = factory.LazyAttribute(lambda row: WorkflowVersion.id_of(row.workflow_name, row.graph_hash))
-    graph: Any = factory.LazyFunction(dict)
+    graph_hash = Sequence(lambda number: f"{number:032x}")
+    id = LazyAttribute(lambda row: WorkflowVersion.id_of(row.workflow_name, row.graph_hash))
+    graph: Any = LazyFunction(dict)
     source = "complex"
     created_at = A_MONDAY

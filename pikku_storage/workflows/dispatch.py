@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -11,7 +13,9 @@ from django.utils.module_loading import import_string
 from kombu.exceptions import OperationalError
 
 from pikku_storage.conf import settings
-from pikku_storage.exceptions import WorkflowDispatchException
+from pikku_storage.exceptions import PikkuMissingMetaError, WorkflowDispatchException, WorkflowRunNotFoundError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,17 @@ class CeleryDispatcher:
             raise WorkflowDispatchException(f"The broker took no message: {error}") from error
 
 
+@contextmanager
+def waiting_is_no_error(run_id: str) -> Iterator[None]:
+    """The relay brings up again what waits, so a message that could do nothing for it is done with."""
+    try:
+        yield
+    except WorkflowRunNotFoundError:
+        logger.info("Run %s is gone; its message is dropped", run_id)
+    except (PikkuMissingMetaError, WorkflowDispatchException) as error:
+        logger.warning("Run %s waits: %s", run_id, error)
+
+
 class InlineDispatcher:
     """Where nothing is sent, what a message would ask for is done here and now (`DISPATCHER` is `None`)."""
 
@@ -66,10 +81,11 @@ class InlineDispatcher:
 
         for message in messages:
             service = WorkflowService(using=message.using)
-            if message.step_name is None:
-                service.orchestrate_workflow(message.run_id)
-            else:
-                service.execute_workflow_step(message.run_id, message.step_name)
+            with waiting_is_no_error(message.run_id):
+                if message.step_name is None:
+                    service.orchestrate_workflow(message.run_id)
+                else:
+                    service.execute_workflow_step(message.run_id, message.step_name)
 
 
 @lru_cache(maxsize=8)

@@ -3,17 +3,12 @@ delivery harmless."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from celery import Task, shared_task
 
-from pikku_storage.exceptions import PikkuMissingMetaError, WorkflowDispatchException, WorkflowRunNotFoundError
+from pikku_storage.workflows.dispatch import waiting_is_no_error
 from pikku_storage.workflows.service import WorkflowService
-
-logger = logging.getLogger(__name__)
 
 _OPTIONS: dict[str, Any] = {
     # A worker that dies gives its message back; the claim decides whether there is still something to do.
@@ -31,28 +26,17 @@ def _service(task: Task[Any, Any], using: str | None) -> WorkflowService:
     return WorkflowService(using=using, worker=task.request.hostname)
 
 
-@contextmanager
-def _waiting_is_no_error(run_id: str) -> Iterator[None]:
-    """The relay brings up again what waits, so a message that could do nothing for it is done with."""
-    try:
-        yield
-    except WorkflowRunNotFoundError:
-        logger.info("Run %s is gone; its message is dropped", run_id)
-    except (PikkuMissingMetaError, WorkflowDispatchException) as error:
-        logger.warning("Run %s waits: %s", run_id, error)
-
-
 @shared_task(name="pikku.orchestrate", **_OPTIONS)
 def orchestrate(self: Task[Any, Any], run_id: str, using: str | None = None) -> None:
     """Carry a run on as far as it goes."""
-    with _waiting_is_no_error(run_id):
+    with waiting_is_no_error(run_id):
         _service(self, using).orchestrate_workflow(run_id)
 
 
 @shared_task(name="pikku.execute_step", **_OPTIONS)
 def execute_step(self: Task[Any, Any], run_id: str, step_name: str, using: str | None = None) -> None:
     """Carry out a queued step, and the run after it if that was what it waited for."""
-    with _waiting_is_no_error(run_id):
+    with waiting_is_no_error(run_id):
         _service(self, using).execute_workflow_step(run_id, step_name)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.test.utils import CaptureQueriesContext
 
@@ -15,6 +15,8 @@ from pikku_storage.workflows.records import HistoryEntry, StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
+
+T = TypeVar("T")
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -42,6 +44,12 @@ def outcomes(run_id: str, step_name: str) -> list[str]:
 def step_names(run_id: str) -> list[str]:
     """The names of a run's steps, oldest first."""
     return [step.step_name for step in WorkflowService().list_step_states(run_id)]
+
+
+def noting(notes: list[Any], entry: Any, answer: T) -> T:
+    """Add to the notes, and answer: what a lambda that is a step does."""
+    notes.append(entry)
+    return answer
 
 
 def nothing_is_stored() -> bool:

@@ -4,10 +4,11 @@ import inspect
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 
 from pikku_storage.async_twins import AsyncTwins
-from pikku_storage.exceptions import StepNotFoundError, WorkflowRunNotFoundError
+from pikku_storage.exceptions import StepNotFoundError, WorkflowRunFailedError, WorkflowRunNotFoundError
 from pikku_storage.workflows import workflow
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.runs import WorkflowRunService
@@ -82,6 +83,42 @@ def test_a_workflow_and_its_handle_have_twins_too(outbox: RecordingDispatcher) -
     assert async_to_sync(scenario)() == [2, 2, "running", True]
 
 
+def test_a_handle_is_waited_for_in_async_code(service: WorkflowService, outbox: RecordingDispatcher) -> None:
+    @workflow
+    def order(flow: Flow, fails: bool = False) -> str:
+        flow.set_state("courier", "dhl")
+        if fails:
+            raise ValueError("no stock")
+        return flow.do("pack", lambda: "packed")
+
+    async def scenario() -> None:
+        run = await order.astart(idempotency_key="A1")
+        assert (await order.astart(idempotency_key="A1")).created is False
+        with pytest.raises(TimeoutError, match="still running after 0 s"):
+            await run.await_(timeout=0)
+        assert await run.aresume()
+        await sync_to_async(outbox.deliver)()
+        assert await run.await_(timeout=0) is run
+        assert await run.aresult() == "packed"
+        assert (await run.aget()).output == "packed"
+        assert [step.result for step in await run.asteps()] == ["packed"]
+        assert [event.type for event in await run.atimeline()] == ["pending", "running", "succeeded"]
+        assert not await run.acancel("too late")
+
+        failed = await order.arun({"fails": True})
+        with pytest.raises(WorkflowRunFailedError, match="no stock"):
+            await failed.aresult()
+        again = await failed.aretry()
+        assert again != failed
+        assert (await service.aget_run_state(again.id)) == {"courier": "dhl"}
+        handle = service.get_handle(again.id)
+        assert handle == again
+        with pytest.raises(SynchronousOnlyOperation):
+            _ = handle.status
+
+    async_to_sync(scenario)()
+
+
 def test_errors_pass_through(service: WorkflowService) -> None:
     with pytest.raises(StepNotFoundError):
         async_to_sync(service.aget_step_state)("nothing", "pack")
@@ -90,6 +127,7 @@ def test_errors_pass_through(service: WorkflowService) -> None:
 
 
 def test_twins_say_what_they_are() -> None:
-    assert WorkflowService.aget_run.__name__ == "aget_run"
-    assert WorkflowService.aget_run.__qualname__ == "WorkflowService.aget_run"
-    assert WorkflowService.aget_run.__doc__ == "Async twin of `get_run`."
+    twin: Any = inspect.getattr_static(WorkflowService, "aget_run")
+    assert twin.__name__ == "aget_run"
+    assert twin.__qualname__ == "WorkflowStorage.aget_run"
+    assert twin.__doc__ == "Async twin of `get_run`."

@@ -264,7 +264,6 @@ def test_each_failed_item_of_a_fan_out_is_compensated_with_its_own_input(
     assert [told["invocation_id"] for told in refunds] == [invocation_id(run.id, f"charge[{n}]") for n in (0, 1)]
 
 
-@pytest.mark.xfail(reason="found out only when the compensation is called for", raises=AssertionError)
 def test_a_compensation_that_cannot_be_told_is_refused_before_the_step_begins() -> None:
     @function
     def refund(order_id: str) -> None: ...

@@ -42,7 +42,7 @@ def order(pack: Pack) -> WorkflowDefinition[Any]:
     """A workflow whose one step is queued."""
 
     @workflow
-    def order(flow: Flow, n: int) -> int:
+    def order(flow: Flow, n: int) -> Any:
         return flow.do("pack", pack, {"n": n})
 
     return order
@@ -346,7 +346,7 @@ def test_a_broker_that_is_down_after_a_step_keeps_its_result(
     outbox: RecordingDispatcher, service: WorkflowService, called: list[Any], pack: Pack
 ) -> None:
     @workflow
-    def order(flow: Flow) -> int:
+    def order(flow: Flow) -> Any:
         return flow.do("first", pack, {"n": 1}) + flow.do("second", pack, {"n": 2})
 
     run = order.start()

@@ -90,7 +90,6 @@ def test_a_resumed_run_goes_on_at_once_after_the_deployment(outbox: RecordingDis
     assert (run.status, run.output) == ("completed", "packed")
 
 
-@pytest.mark.xfail(reason="the pass that follows the step's message sets it running", raises=AssertionError)
 @pytest.mark.parametrize("by", ["relay", "resume"])
 def test_a_run_that_is_taken_up_too_early_is_seen_to_wait_again(
     outbox: RecordingDispatcher, service: WorkflowService, by: str
@@ -165,7 +164,6 @@ def test_an_inline_run_of_an_unknown_function_waits_for_a_worker_that_knows_it(
     assert run.output == "packed"
 
 
-@pytest.mark.xfail(reason="the missing function is an ordinary exception to the body", raises=AssertionError)
 def test_a_body_that_swallows_exceptions_waits_for_a_missing_function_all_the_same() -> None:
     @workflow
     def order(flow: Flow) -> Any:

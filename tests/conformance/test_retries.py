@@ -318,9 +318,6 @@ def test_a_step_may_set_the_limit(kind: str) -> None:
     assert run.error["message"] == "The step ran longer than its timeout of 50 ms"
 
 
-@pytest.mark.xfail(
-    reason="the queued step's own limit is forgotten: the worker takes the function's", raises=AssertionError
-)
 def test_a_limit_set_by_the_step_holds_also_when_it_is_queued(outbox: RecordingDispatcher) -> None:
     @function(queued=True, timeout="1h")
     def pack() -> str:

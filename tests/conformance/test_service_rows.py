@@ -189,7 +189,6 @@ def test_a_numeric_retry_delay_reads_as_text(service: WorkflowService) -> None:
     assert service.get_step_state(step.run_id, step.step_name).step_id == step.step_id
 
 
-@pytest.mark.xfail(reason="a text of digits, as the contract's own suite passes it, is refused", raises=ValueError)
 def test_a_retry_delay_of_digits_is_milliseconds(service: WorkflowService) -> None:
     assert StepFactory.create(retries=3, retry_delay="1000").retry_delay == "1000"
 

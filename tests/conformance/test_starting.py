@@ -21,8 +21,9 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
+from tests.conformance.conftest import Counter
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import MINUTE, nothing_is_stored
+from tests.conformance.support import MINUTE, data_statements, nothing_is_stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -438,6 +439,60 @@ def test_a_handle_tells_what_the_database_tells() -> None:
     assert run.result() == 2
     assert {run, run} == {run}
     assert run != run.id
+
+
+def test_a_handle_can_be_had_again_by_the_runs_id(service: WorkflowService, statements: Counter) -> None:
+    """Without a look at the database, until it is asked."""
+
+    @workflow
+    def order(flow: Flow) -> str:
+        return flow.do("pack", lambda: "packed")
+
+    run = order.run()
+    with statements() as seen:
+        handle = service.get_handle(run.id)
+    assert data_statements(seen) == []
+    assert handle == run
+    assert hash(handle) == hash(run)
+    assert run.created
+    assert not handle.created
+    assert (handle.status, handle.output, handle.get()) == ("completed", "packed", run.get())
+    assert handle.result() == "packed"
+
+
+def test_a_handle_of_an_unknown_run_says_so_when_it_is_asked(service: WorkflowService) -> None:
+    handle = service.get_handle("nothing")
+
+    for ask in (handle.get, handle.wait, handle.result, handle.retry):
+        with pytest.raises(WorkflowRunNotFoundError, match="Workflow run not found: nothing"):
+            ask()
+    assert (handle.cancel(), handle.resume(), handle.steps(), handle.timeline()) == (False, False, [], [])
+
+
+def test_the_result_of_a_run_tells_how_it_ended(service: WorkflowService, outbox: RecordingDispatcher) -> None:
+    @workflow
+    def order(flow: Flow, fails: bool = False) -> str:
+        if fails:
+            raise ValueError("no stock")
+        return flow.do("pack", lambda: "packed")
+
+    with pytest.raises(WorkflowRunFailedError, match="no stock") as caught:
+        order.run({"fails": True}).result()
+    assert caught.value.error["name"] == "ValueError"
+
+    cancelled = order.start()
+    cancelled.cancel()
+    with pytest.raises(WorkflowRunCancelledError):
+        cancelled.result(timeout=0)
+
+    suspended = order.start()
+    service.update_run_status(suspended.id, "suspended", error={"message": "waits"})
+    assert suspended.result(timeout=0) is None
+    assert suspended.wait(timeout=0) is suspended
+
+    running = order.start()
+    with pytest.raises(TimeoutError, match="still running after 0 s"):
+        running.result(timeout=0)
 
 
 def test_a_handle_of_a_run_that_is_gone_says_so(runs: WorkflowRunService) -> None:

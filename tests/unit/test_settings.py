@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from celery import current_app
 from django.core.checks import CheckMessage, run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
@@ -11,7 +12,13 @@ from pytest_django import Settings
 from pikku_storage.conf import KEYS
 from pikku_storage.conf import settings as pikku_settings
 from pikku_storage.db import engine
-from pikku_storage.workflows.dispatch import CeleryDispatcher, dispatcher
+from pikku_storage.workflows.dispatch import CeleryDispatcher, InlineDispatcher, dispatcher
+
+
+class UnsendingDispatcher:
+    """Its `send` is no method."""
+
+    send = "no method"
 
 
 def _checked(settings: Settings, **given: Any) -> list[tuple[str | None, str]]:
@@ -66,7 +73,20 @@ def test_a_value_that_cannot_be_used_is_an_error(settings: Settings, key: str, v
     assert message.startswith(f"PIKKU_STORAGE['{key}'] cannot be used: ")
 
 
-@pytest.mark.parametrize("path", ["nowhere.Dispatcher", "pikku_storage.workflows.dispatch.Missing", "nodots", 5])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nowhere.Dispatcher",
+        "pikku_storage.workflows.dispatch.Missing",
+        "nodots",
+        5,
+        # These can be imported, and send nothing.
+        "pikku_storage.workflows.dispatch.dispatcher",
+        "pikku_storage.workflows.dispatch.Message",
+        "pikku_storage.workflows.dispatch",
+        "tests.unit.test_settings.UnsendingDispatcher",
+    ],
+)
 def test_a_dispatcher_that_cannot_be_imported_is_an_error(settings: Settings, path: Any) -> None:
     assert [check_id for check_id, _ in _checked(settings, DISPATCHER=path)] == ["pikku.E003"]
 
@@ -75,8 +95,11 @@ def test_the_dispatcher_is_made_once(settings: Settings) -> None:
     settings.PIKKU_STORAGE = {}
     assert isinstance(dispatcher(), CeleryDispatcher)
     assert dispatcher() is dispatcher()
+
+
+def test_without_a_dispatcher_everything_is_done_in_this_process(settings: Settings) -> None:
     settings.PIKKU_STORAGE = {"DISPATCHER": None}
-    assert dispatcher() is None
+    assert isinstance(dispatcher(), InlineDispatcher)
 
 
 def test_sqlite_with_deferred_transactions_is_a_warning(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
@@ -96,3 +119,67 @@ def test_a_database_without_an_engine_is_named(monkeypatch: pytest.MonkeyPatch) 
         ImproperlyConfigured, match="Pikku Storage has no engine for 'oracle'; it runs on postgresql, sqlite"
     ):
         engine("default")
+
+
+def test_a_database_without_an_engine_is_an_error(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setattr(connections["default"], "vendor", "oracle")
+
+    assert _checked(settings) == [
+        (
+            "pikku.E004",
+            "DATABASES['default']: Pikku Storage has no engine for 'oracle'; it runs on postgresql, sqlite.",
+        )
+    ]
+
+
+@pytest.mark.parametrize("mode", ["IMMEDIATE", "EXCLUSIVE"])
+def test_sqlite_whose_transactions_wait_passes(monkeypatch: pytest.MonkeyPatch, settings: Settings, mode: str) -> None:
+    connection = connections["default"]
+    monkeypatch.setattr(connection, "vendor", "sqlite")
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"transaction_mode": mode})
+    assert _checked(settings) == []
+
+
+def test_other_databases_need_no_transaction_mode(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    connection = connections["default"]
+    monkeypatch.setattr(connection, "vendor", "postgresql")
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
+    assert _checked(settings) == []
+
+
+@pytest.mark.parametrize("schedule", [{}, None, {"other": {"task": "shop.tidy"}}], ids=["empty", "none", "others"])
+def test_a_relay_that_nobody_calls_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, schedule: Any
+) -> None:
+    monkeypatch.setitem(current_app.conf, "beat_schedule", schedule)
+
+    ((check_id, message),) = _checked(settings)
+    assert check_id == "pikku.W002"
+    assert message.startswith("The Celery app of this project does not schedule the relay")
+    assert _checked(settings, DISPATCHER=None) == [], "nothing is sent that could be lost"
+
+
+def test_a_relay_under_any_name_passes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setitem(current_app.conf, "beat_schedule", {"ours": {"task": "pikku.relay", "schedule": 1}})
+    assert _checked(settings) == []
+
+
+def test_every_message_of_a_check_has_a_hint(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    connection = connections["default"]
+    monkeypatch.setattr(connection, "vendor", "sqlite")
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
+    monkeypatch.setitem(current_app.conf, "beat_schedule", {})
+    settings.PIKKU_STORAGE = {"LEESE": 1, "LEASE": "soon", "DISPATCHER": "nodots"}
+    messages = run_checks(tags=["pikku"])
+    monkeypatch.setattr(connection, "vendor", "oracle")
+    messages += run_checks(tags=["pikku"])
+
+    assert {message.id for message in messages} == {
+        "pikku.E001",
+        "pikku.E002",
+        "pikku.E003",
+        "pikku.E004",
+        "pikku.W001",
+        "pikku.W002",
+    }
+    assert all(message.hint for message in messages)

@@ -20,7 +20,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 def entry(name: str, status: str = "succeeded", *, attempt: int = 1, created: int = 0, **values: Any) -> HistoryEntry:
     """An attempt; times are milliseconds after `START`."""
-    stamps = {
+    stamps: dict[str, Any] = {
         stamp: START + timedelta(milliseconds=values.pop(stamp)) if stamp in values else None
         for stamp in ("running_at", "scheduled_at", "succeeded_at", "failed_at")
     }
@@ -266,3 +266,56 @@ def test_after_the_retry_the_result_is_there_even_if_it_is_zero() -> None:
 
     assert state.results == {"a": 0}
     assert state.steps[0].attempt_count == 2
+
+
+def test_attempts_that_all_fall_into_one_millisecond_come_one_after_the_other() -> None:
+    """A retry without a delay begins in the very millisecond in which the attempt before it failed."""
+    timeline = build_run_timeline(
+        [
+            entry("a", "failed", running_at=0, failed_at=0, error={"message": "first"}),
+            entry("a", "failed", attempt=2, running_at=0, failed_at=0, error={"message": "second"}),
+            entry("a", attempt=3, running_at=0, succeeded_at=0, result=0),
+        ]
+    )
+
+    assert [(event.attempt_count, event.type) for event in timeline] == [
+        *((attempt, kind) for attempt in (1, 2) for kind in ("pending", "running", "failed")),
+        *((3, kind) for kind in ("pending", "running", "succeeded")),
+    ]
+    assert [event.seq for event in timeline] == list(range(9))
+    states = [reconstruct_state_at(timeline, seq).steps[0] for seq in range(9)]
+    assert [(state.status, state.attempt_count) for state in states] == [
+        (event.type, event.attempt_count) for event in timeline
+    ]
+    assert reconstruct_state_at(timeline).results == {"a": 0}
+
+
+def test_a_tie_between_attempts_of_one_step_does_not_move_another_step() -> None:
+    timeline = build_run_timeline(
+        [
+            entry("a", "failed", running_at=1, failed_at=5, error={"message": "no"}),
+            entry("b", created=5, running_at=5, succeeded_at=5, result="b"),
+            entry("a", attempt=2, created=5, running_at=6, succeeded_at=7, result="a"),
+        ]
+    )
+
+    of_a = [(event.attempt_count, event.type) for event in timeline if event.step_name == "a"]
+    of_b = [event.type for event in timeline if event.step_name == "b"]
+    assert of_a == [
+        *((1, kind) for kind in ("pending", "running", "failed")),
+        *((2, kind) for kind in ("pending", "running", "succeeded")),
+    ]
+    assert of_b == ["pending", "running", "succeeded"]
+    assert reconstruct_state_at(timeline).results == {"a": "a", "b": "b"}
+
+
+def test_a_later_attempt_may_tie_with_one_that_took_time() -> None:
+    timeline = build_run_timeline(
+        [
+            entry("a", "failed", running_at=0, failed_at=0, error={"message": "first"}),
+            entry("a", "failed", attempt=2, running_at=0, failed_at=3, error={"message": "second"}),
+            entry("a", attempt=3, created=3, running_at=3, succeeded_at=3, result=0),
+        ]
+    )
+
+    assert [event.attempt_count for event in timeline] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
