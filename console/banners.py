@@ -144,7 +144,8 @@ def _due(step: StepRow, now: datetime) -> Banner:
             absolute(due_at),
             when,
         )
-    return Banner(kind="waiting", text=text, hint=_late_hint(due_at, now, gettext("the relay (celery beat, or manage.py relay)")))
+    relay = gettext("the relay (celery beat, or manage.py relay)")
+    return Banner(kind="waiting", text=text, hint=_late_hint(due_at, now, relay))
 
 
 def _late_hint(due_at: datetime, now: datetime, needed: str) -> str:

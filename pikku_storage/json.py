@@ -15,8 +15,7 @@ on with, so that a first pass and a replay see the same value.
 | datetime, date, UUID, Decimal, bytes, set, any other object | refused, with a hint |
 | nesting over 100 levels, or over `MAX_PAYLOAD_BYTES` of UTF-8 JSON | refused |
 
-Integers beyond 2^53 lose digits in JavaScript. PostgreSQL keeps a number's value but not its spelling: `1e20` reads
-back as an integer.
+Integers beyond 2^53 lose digits in JavaScript.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         """Let a pass into a live run, unless another one is inside (engine.md §2)."""
         return self._change(
             {"id": run_id, "status": LIVE, "pass_until": Expired(at)},
+            durable=False,
             pass_token=token,
             pass_until=until,
             due_at=until,
@@ -117,7 +118,9 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
 
     def renew(self, run_id: str, token: str, *, until: datetime) -> bool:
         """Prolong a pass; `False` if it is over."""
-        return self._change({"id": run_id, "pass_token": token, "status": LIVE}, pass_until=until, due_at=until)
+        return self._change(
+            {"id": run_id, "pass_token": token, "status": LIVE}, durable=False, pass_until=until, due_at=until
+        )
 
     def give_up(self, run_id: str, token: str, *, due_at: datetime) -> bool:
         """End a pass that could not go on; the run is looked at again at `due_at`."""
@@ -126,11 +129,14 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
 
     def postpone(self, run_id: str, *, seen: datetime, due_at: datetime, redrives: int | None) -> bool:
         """Move the due time on, for the one relay that saw it (compare-and-swap)."""
-        return self._change({"id": run_id, "due_at": seen, "status": LIVE}, due_at=due_at, redrives=redrives)
+        return self._change(
+            {"id": run_id, "due_at": seen, "status": LIVE}, durable=False, due_at=due_at, redrives=redrives
+        )
 
     def merge_state(self, run_id: str, key: str, value: Json, *, at: datetime) -> bool:
         """Set one key of the run's state in the database; concurrent keys never lose each other."""
         return bool(self.engine.merge_json_key(self.model, run_id, "state", key, value, at))
 
-    def _change(self, where: Mapping[str, Any], /, **values: Any) -> bool:
-        return bool(self.engine.apply(Update(self.model, where, values))[0])
+    def _change(self, where: Mapping[str, Any], /, *, durable: bool = True, **values: Any) -> bool:
+        # Not durable are leases and due times: a crash of the database server that loses one costs time only.
+        return bool(self.engine.apply(Update(self.model, where, values), durable=durable)[0])

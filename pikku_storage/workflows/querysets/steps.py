@@ -150,7 +150,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     def renew(self, step_id: str, token: str, *, until: datetime) -> bool:
         """Prolong a claim; `False` if it is over."""
         where = {"id": step_id, "claim_token": token, "status": StepStatus.RUNNING.value}
-        return bool(self.engine.apply(Update(self.model, where, {"due_at": until}))[0])
+        return bool(self.engine.apply(Update(self.model, where, {"due_at": until}), durable=False)[0])
 
     def run_by_hand(self, step_id: str, *, at: datetime, until: datetime) -> bool:
         """Mark a waiting step running without a claim (contract `setStepRunning`: two writes, no read)."""
@@ -173,6 +173,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         return self.engine.apply(
             Update(self.model, where, values),
             Update(history_model(), attempts, {"status": StepStatus.SCHEDULED.value, "scheduled_at": at}),
+            durable=False,
         )[0]
 
     # -- ending --------------------------------------------------------------------------------------------------------
@@ -256,7 +257,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     def postpone(self, step_id: str, *, seen: datetime | None, due_at: datetime | None, redrives: int) -> bool:
         """Move the due time on, for the one relay that saw it (compare-and-swap)."""
         where = {"id": step_id, "due_at": seen}
-        return bool(self.engine.apply(Update(self.model, where, {"due_at": due_at, "redrives": redrives}))[0])
+        change = Update(self.model, where, {"due_at": due_at, "redrives": redrives})
+        return bool(self.engine.apply(change, durable=False)[0])
 
     def hurry(self, step_id: str, *, at: datetime) -> bool:
         """Make a failed step's next attempt due now."""
