@@ -16,9 +16,9 @@ class AsyncTwins:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, method in list(vars(cls).items()):
-            if callable(method) and not name.startswith("_"):
-                twin = f"a{name}"
-                setattr(cls, f"{twin}_" if iskeyword(twin) else twin, _twin(name, method))
+            twin = f"a{name}"
+            if callable(method) and not name.startswith("_") and not iskeyword(twin) and twin not in vars(cls):
+                setattr(cls, twin, _twin(name, method))
 
     if TYPE_CHECKING:
 

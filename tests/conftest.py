@@ -1,9 +1,25 @@
 """What every test may use: the servers that a test asks for by name, and the environment of processes it starts."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+from django.core.management.color import Style
 from django.db import connection
+from django.db.backends.postgresql.operations import DatabaseOperations
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_flush() -> Iterator[None]:
+    """Between two tests PostgreSQL deletes the few rows there are; truncating all tables takes it a quarter of a second
+    each time."""
+
+    def sql_flush(self: DatabaseOperations, style: Style, tables: list[str], **options: bool) -> list[str]:
+        return [f"DELETE FROM {self.quote_name(table)}" for table in tables]  # noqa: S608
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DatabaseOperations, "sql_flush", sql_flush)
+        yield
 
 
 def _server(variable: str, name: str) -> str:

@@ -83,10 +83,26 @@ class _Definition(Generic[P, R]):
             )
 
     def _signature_text(self) -> str:
-        return f"({', '.join(str(parameter) for parameter in self._parameters)})"
+        return f"({', '.join(str(_unquoted(parameter)) for parameter in self._parameters)})"
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name}>"
+
+
+class _Unquoted:
+    """An annotation that is text, because its module postpones evaluation, shown as it was written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _unquoted(parameter: inspect.Parameter) -> inspect.Parameter:
+    if isinstance(parameter.annotation, str):
+        return parameter.replace(annotation=_Unquoted(parameter.annotation))
+    return parameter
 
 
 class FunctionDefinition(_Definition[P, R]):

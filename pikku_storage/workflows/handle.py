@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.exceptions import (
@@ -87,6 +88,21 @@ class WorkflowRunHandle(AsyncTwins):
         """
         return output_of(wait_for_end(self.get, timeout=timeout))
 
+    async def await_(self, timeout: float | None = None) -> WorkflowRunHandle:
+        """As `wait`, without holding a thread meanwhile."""
+        await self._ended(timeout)
+        return self
+
+    async def aresult(self, timeout: float | None = None) -> Json:
+        """As `result`, without holding a thread meanwhile."""
+        return output_of(await self._ended(timeout))
+
+    async def _ended(self, timeout: float | None) -> Run:
+        pauses = GrowingPauses(timeout=timeout)
+        while (run := await self.aget()).status not in END_STATUSES:
+            await asyncio.sleep(pauses.after(run))
+        return cast("Run", run)
+
     def steps(self) -> list[StepState]:
         """The steps so far, oldest first."""
         return self._service.list_step_states(self.id)
@@ -126,17 +142,26 @@ def wait_for_end(
 ) -> Run:
     """Read until the run is over, at growing intervals of 10 ms to `ceiling`; raises `TimeoutError` after `timeout`
     seconds."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    interval = FIRST_POLL
-    while True:
-        run = read()
-        if run.status in END_STATUSES:
-            return run
-        pause = min(interval, ceiling)
-        if deadline is not None:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise TimeoutError(f"Run {run.id} is still {run.status} after {timeout} s")
-            pause = min(pause, remaining)
-        sleep(pause)
-        interval *= POLL_FACTOR
+    pauses = GrowingPauses(timeout=timeout, ceiling=ceiling)
+    while (run := read()).status not in END_STATUSES:
+        sleep(pauses.after(run))
+    return run
+
+
+class GrowingPauses:
+    """How long to wait before each next look: 10 ms, growing to `ceiling`, and never beyond the deadline."""
+
+    def __init__(self, *, timeout: float | None, ceiling: float = LONGEST_POLL) -> None:
+        self._timeout = timeout
+        self._deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        self._ceiling = ceiling
+        self._next = FIRST_POLL
+
+    def after(self, run: Run) -> float:
+        """Seconds to wait now that `run` was seen unfinished; raises `TimeoutError` past the deadline."""
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError(f"Run {run.id} is still {run.status} after {self._timeout} s")
+        pause = min(self._next, self._ceiling, remaining)
+        self._next *= POLL_FACTOR
+        return pause

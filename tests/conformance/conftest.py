@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
-from django.core.management.color import Style
 from django.db import connection
-from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
@@ -20,19 +18,6 @@ from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.recording import RecordingDispatcher
 
 Counter = Callable[[], CaptureQueriesContext]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _quick_flush() -> Iterator[None]:
-    """Between two tests PostgreSQL deletes the few rows there are; truncating all tables takes it a quarter of a second
-    each time."""
-
-    def sql_flush(self: DatabaseOperations, style: Style, tables: list[str], **options: bool) -> list[str]:
-        return [f"DELETE FROM {self.quote_name(table)}" for table in tables]  # noqa: S608
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatabaseOperations, "sql_flush", sql_flush)
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -102,15 +102,17 @@ def _alarm(timeout_ms: int) -> Iterator[None]:
 
     began = time.monotonic()
     before = signal.signal(signal.SIGALRM, ring)
+    # A step around this one (a run inside a step) has a limit of its own, which may end sooner.
+    remaining, interval = signal.getitimer(signal.ITIMER_REAL)
+    seconds = min(timeout_ms / 1000, remaining or float("inf"))
     # Again each second, for a function that swallows the first one.
-    remaining, interval = signal.setitimer(signal.ITIMER_REAL, timeout_ms / 1000, 1.0)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if remaining:
-            # A step around this one (a run inside a step) has a limit of its own.
             signal.setitimer(signal.ITIMER_REAL, max(remaining - (time.monotonic() - began), 0.001), interval)
 
 
