@@ -20,7 +20,7 @@ test: $(VENV)/.installed-dev ## Run the tests (on SQLite, or on what DATABASE_UR
 check: $(VENV)/.installed-dev ## Lint, format, types, migrations, deployment settings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy pikku_storage console example_project
+	$(BIN)/mypy pikku_storage console example_project tests
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=example_project.settings_production DATABASE_URL=sqlite:///:memory: \
 	  CELERY_BROKER_URL=memory:// ALLOWED_HOSTS=shop.example SECRET_KEY=$$($(BIN)/python -c "import secrets; print(secrets.token_urlsafe(60))") \

@@ -22,8 +22,8 @@ _default["TEST"] = {"NAME": _name}
 _default["CONN_MAX_AGE"] = 0
 
 CELERY_BROKER_URL = "memory://"
-CELERY_BROKER_TRANSPORT = None
-CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, object] = {}
+CELERY_BROKER_TRANSPORT = None  # type: ignore[assignment]
+CELERY_BROKER_TRANSPORT_OPTIONS = {}
 PIKKU_STORAGE = {}
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

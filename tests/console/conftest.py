@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
@@ -12,6 +14,12 @@ def client_of(user: User) -> Client:
     client = Client()
     client.force_login(user)
     return client
+
+
+def context_of(response: Any) -> dict[str, Any]:
+    """What the template of a page was given."""
+    context: dict[str, Any] = response.context_data
+    return context
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def test_deep_nesting_ends() -> None:
     value: object = 1
     for _ in range(300):
         value = [value]
-    assert "more is not shown" in render_tree(value)  # type: ignore[arg-type]
+    assert "more is not shown" in render_tree(value)
 
 
 def test_size_and_text_are_of_the_whole() -> None:

@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.service import WorkflowService
+from tests.console.conftest import context_of
 from tests.console.stories import Story, Try, failed_order, now, order_in_flight
 from tests.console.urls import list_url
 
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.django_db
 def listed(response: Any) -> list[str]:
     """The ids of the listed rows."""
     assert response.status_code == 200
-    return [row.pk for row in response.context_data["cl"].result_list]
+    return [row.pk for row in context_of(response)["cl"].result_list]
 
 
 def test_columns(root_client: Client) -> None:
@@ -53,17 +54,17 @@ def test_paging_by_key_goes_through_all_rows_and_back(root_client: Client) -> No
         response = root_client.get(url)
         seen += listed(response)
         pages.append(listed(response))
-        older = response.context_data["cl"].older_url
+        older = context_of(response)["cl"].older_url
         if not older:
             break
         url = list_url() + older
     assert sorted(seen) == sorted(ids)
     assert [len(page) for page in pages] == [50, 50, 20]
-    newer = root_client.get(list_url() + response.context_data["cl"].newer_url)
+    newer = root_client.get(list_url() + context_of(response)["cl"].newer_url)
     assert listed(newer) == pages[1]
-    first = root_client.get(list_url() + newer.context_data["cl"].newer_url)
+    first = root_client.get(list_url() + context_of(newer)["cl"].newer_url)
     assert listed(first) == pages[0]
-    assert first.context_data["cl"].newer_url == ""
+    assert context_of(first)["cl"].newer_url == ""
 
 
 def test_no_list_counts_its_rows(root_client: Client) -> None:
@@ -111,11 +112,11 @@ def test_status_tabs(root_client: Client) -> None:
     Story().tell()
     Story().tell()
     response = root_client.get(list_url())
-    counts = {tab.status: tab.count for tab in response.context_data["tabs"]}
+    counts = {tab.status: tab.count for tab in context_of(response)["tabs"]}
     assert counts == {"": "", "running": "0", "suspended": "0", "completed": "2", "failed": "1", "cancelled": "0"}
     assert len(listed(root_client.get(f"{list_url()}?status=failed"))) == 1
     # Under another filter the numbers would be of something else.
-    tabs = root_client.get(f"{list_url()}?workflow=fulfil_order").context_data["tabs"]
+    tabs = context_of(root_client.get(f"{list_url()}?workflow=fulfil_order"))["tabs"]
     assert {tab.count for tab in tabs} == {""}
 
 
@@ -124,7 +125,7 @@ def test_counts_stop_at_a_thousand(root_client: Client, monkeypatch: pytest.Monk
     for _ in range(4):
         Story().tell()
     response = root_client.get(list_url())
-    assert next(tab.count for tab in response.context_data["tabs"] if tab.status == "completed") == "2+"
+    assert next(tab.count for tab in context_of(response)["tabs"] if tab.status == "completed") == "2+"
 
 
 def test_filters(root_client: Client) -> None:
@@ -139,7 +140,7 @@ def test_filters(root_client: Client) -> None:
 def test_filter_links_start_at_the_first_page(root_client: Client) -> None:
     for _ in range(60):
         Story().tell()
-    older = root_client.get(list_url()).context_data["cl"].older_url
+    older = context_of(root_client.get(list_url()))["cl"].older_url
     page = root_client.get(list_url() + older).content.decode()
     links = re.findall(r'href="(\?[^"]*started[^"]*)"', page)
     assert links
@@ -211,7 +212,7 @@ def test_an_empty_list_says_why(root_client: Client, model: str, params: dict[st
 def test_steps_without_a_run_are_those_that_are_due(root_client: Client) -> None:
     order_in_flight(now() - timedelta(seconds=470)).tell()
     response = root_client.get(list_url("workflowstep"))
-    assert [step.step_name for step in response.context_data["cl"].result_list] == ["book parcel"]
+    assert [step.step_name for step in context_of(response)["cl"].result_list] == ["book parcel"]
 
 
 def test_steps_and_attempts_of_a_run(root_client: Client) -> None:

@@ -22,6 +22,7 @@ from pikku_storage.workflows.models import WorkflowStep
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.service import WorkflowService
 from pikku_storage.workflows.timeline import reconstruct_state_at
+from tests.console.conftest import context_of
 from tests.console.stories import Story, Try, failed_order, now, order_in_flight, sleeping_order
 from tests.console.urls import url_of
 
@@ -139,7 +140,8 @@ def test_relations_lead_to_other_runs(root_client: Client) -> None:
 
 
 def test_the_trigger_may_be_anything(root_client: Client) -> None:
-    for wire in (None, [], "text", {"type": 7}, {"type": "http"}):
+    wires: list[Any] = [None, [], "text", {"type": 7}, {"type": "http"}]
+    for wire in wires:
         assert "Trigger" in page_of(root_client, Story(options={"wire": wire}).tell())
 
 
@@ -435,7 +437,7 @@ def test_a_step_and_an_attempt_have_the_steps_panel(root_client: Client) -> None
 def test_a_version_shows_its_source(root_client: Client) -> None:
     WorkflowService().upsert_workflow_version("w", "h", {"source": "def w(flow):\n    return '<b>'"}, "complex")
     WorkflowService().upsert_workflow_version("g", "h", {"nodes": ["<b>"]}, "graph")
-    for row in root_client.get("/admin/pikku_workflows/workflowversion/").context_data["cl"].result_list:
+    for row in context_of(root_client.get("/admin/pikku_workflows/workflowversion/"))["cl"].result_list:
         page = root_client.get(f"/admin/pikku_workflows/workflowversion/{row.pk}/change/").content.decode()
         assert "&lt;b&gt;" in page
         assert "'<b>'" not in page

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from pytest_django import Settings
 
 from pikku_storage.workflows.registry import registry
 from tests.docs.worker import working
@@ -16,7 +17,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def worker(transactional_db: None, own_registry: None, settings: object) -> Iterator[None]:
+def worker(transactional_db: None, own_registry: None, settings: Settings) -> Iterator[None]:
     """A worker that carries out what the examples start."""
     settings.PIKKU_STORAGE = {"DISPATCHER": "tests.docs.worker.ThreadDispatcher"}
     with working():

@@ -19,6 +19,7 @@ def test_the_examples_of_a_page_run_in_their_order(page: Path, worker: None) -> 
     namespace: dict[str, Any] = {"__name__": f"{APP}.examples"}
     tables: list[type[models.Model]] = []
     with isolate_apps(APP) as apps:
+        assert apps is not None
         try:
             for block in runnable(page):
                 exec(_compiled(block), namespace)  # noqa: S102 - our own documentation

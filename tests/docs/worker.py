@@ -4,7 +4,7 @@ import heapq
 import itertools
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from django.db import connections
@@ -59,7 +59,7 @@ class ThreadDispatcher:
 
 
 @contextmanager
-def working():
+def working() -> Iterator[None]:
     """A worker that takes messages, and looks for what is due now and then."""
     global mailbox
     mailbox = box = Mailbox()

@@ -7,6 +7,7 @@ from django.db.models import F
 
 from example_project.orders import books
 from example_project.orders.models import (
+    Effect,
     Invoice,
     Notification,
     Order,
@@ -39,9 +40,10 @@ def test_an_order_that_nothing_was_done_for_is_missed(place_order: PlaceOrder) -
 
 
 @pytest.mark.parametrize("effect", [StockReservation, Payment, PackedItem, Parcel, Invoice, Notification])
-def test_a_lost_effect_is_found(order: Order, effect: type) -> None:
-    lost = effect.objects.values_list("invocation_id", flat=True).first()
-    effect.objects.filter(pk=lost).delete()
+def test_a_lost_effect_is_found(order: Order, effect: type[Effect]) -> None:
+    lost = effect._default_manager.values_list("invocation_id", flat=True).first()
+    assert lost is not None
+    effect._default_manager.filter(pk=lost).delete()
 
     [found] = books.check_steps()
     assert lost in found.problem

@@ -22,7 +22,9 @@ def open_channel(folder: Path) -> Channel:
         transport="example_project.broker:Transport",
         transport_options=transport_options(folder),
     )
-    return connection.channel()
+    channel = connection.channel()
+    assert isinstance(channel, Channel)
+    return channel
 
 
 def test_messages_come_in_order_and_leave_no_file(channel: Channel, tmp_path: Path) -> None:
@@ -45,7 +47,9 @@ def test_queues_are_told_apart_when_one_name_ends_like_another(channel: Channel)
 
 def test_racing_readers_and_writers_see_each_message_once_and_whole(tmp_path: Path) -> None:
     """Kombu's own transport gives a reader an empty file now and then, which ends the worker."""
-    total, seen, errors = 600, [], []
+    total = 600
+    seen: list[int] = []
+    errors: list[Exception] = []
 
     def write(writer: int) -> None:
         channel = open_channel(tmp_path)

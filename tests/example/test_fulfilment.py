@@ -84,6 +84,7 @@ def test_an_order_that_no_courier_takes_is_undone(
     run = fulfil(order)
 
     assert run.status == "failed"
+    assert run.error is not None
     assert run.error["code"] == code
     assert Refund.objects.get().amount_cents == order.total_cents
     assert list(Product.objects.values_list("sku", "stock")) == [("CUP", 100), ("POT", 10)]

@@ -6,11 +6,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+# Set on a test that failed, so that its workers' logs are shown.
+FAILED_CALL = pytest.StashKey[bool]()
 
 
 @dataclass
@@ -109,15 +112,15 @@ def workers(request: pytest.FixtureRequest, tmp_path: Path, process_env: dict[st
             "with app.connection_for_write() as connection:\n"
             f"    connection.default_channel.queue_delete({made.queue!r})"
         )
-    if getattr(request.node, "failed_call", False):
+    if request.node.stash.get(FAILED_CALL, False):
         sys.stderr.write(made.logs())
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.when == "call" and report.failed:
-        item.failed_call = True
+        item.stash[FAILED_CALL] = True
     return report
 
 

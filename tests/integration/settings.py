@@ -7,15 +7,15 @@ from example_project import broker
 from example_project.settings import *
 
 CELERY_BROKER_URL = os.environ["PIKKU_TEST_BROKER_URL"]
-CELERY_BROKER_TRANSPORT: str | None = None
-CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, object] = {"max_retries": 2, "interval_start": 0, "interval_step": 0.1}
+CELERY_BROKER_TRANSPORT = None  # type: ignore[assignment]
+CELERY_BROKER_TRANSPORT_OPTIONS = {"max_retries": 2, "interval_start": 0, "interval_step": 0.1}
 if CELERY_BROKER_URL.startswith("filesystem:"):
     CELERY_BROKER_TRANSPORT = "example_project.broker:Transport"
     CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options(Path(os.environ["PIKKU_TEST_BROKER_FOLDER"]))
 CELERY_TASK_DEFAULT_QUEUE = os.environ["PIKKU_TEST_QUEUE"]
 CELERY_BEAT_SCHEDULE_FILENAME = os.environ["PIKKU_TEST_BEAT_FILE"]
 CELERY_TIMEZONE = "UTC"
-PIKKU_STORAGE: dict[str, object] = {
+PIKKU_STORAGE = {
     "QUEUE": os.environ["PIKKU_TEST_QUEUE"],
     "LEASE": "3s",
     "PATIENCE": "2s",
