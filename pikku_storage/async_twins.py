@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
+from inspect import iscoroutinefunction
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,10 @@ class AsyncTwins:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, method in list(vars(cls).items()):
-            twin = f"a{name}"
-            if callable(method) and not name.startswith("_") and not iskeyword(twin) and twin not in vars(cls):
-                setattr(cls, twin, _twin(name, method))
+            if callable(method) and not name.startswith("_") and not iscoroutinefunction(method):
+                twin = f"a{name}"
+                if twin not in vars(cls) and not iskeyword(twin):
+                    setattr(cls, twin, _twin(name, method))
 
     if TYPE_CHECKING:
 

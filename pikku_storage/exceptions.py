@@ -122,6 +122,17 @@ class WorkflowRunCancelledError(WorkflowError):
         self.run_id = run_id
 
 
+class WorkflowRunSuspendedError(WorkflowError):
+    """The awaited run has no result yet: it is suspended, and `error` says what it waits for."""
+
+    http_status = 409
+
+    def __init__(self, run_id: str, error: Mapping[str, Any] | None) -> None:
+        self.run_id = run_id
+        self.error = dict(error or {})
+        super().__init__(f"Workflow run is suspended: {run_id}. {self.error.get('message') or 'No reason was stored.'}")
+
+
 class WorkflowStepFunctionMismatchError(WorkflowError):
     """A message, or today's code, names another function for a step than the one the step was recorded with."""
 

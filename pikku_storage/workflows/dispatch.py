@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from pikku_storage.conf import settings
 from pikku_storage.exceptions import PikkuMissingMetaError, WorkflowDispatchException, WorkflowRunNotFoundError
 
 logger = logging.getLogger(__name__)
+
+BROKER_PAUSE = 2.0
+"""Seconds for which a broker that took no message is not asked again by this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +42,21 @@ class Dispatcher(Protocol):
 
 
 class CeleryDispatcher:
-    """Sends through the project's Celery app."""
+    """Sends through the project's Celery app.
+
+    A broker that took no message is left alone for a moment, so that many senders (a relay with a thousand due rows)
+    do not wait for it one by one.
+    """
+
+    def __init__(self) -> None:
+        self._down_until = 0.0
 
     def send(self, messages: Iterable[Message]) -> None:
         """See `Dispatcher.send`; one connection for all."""
         from pikku_storage.workflows import tasks
 
+        if time.monotonic() < self._down_until:
+            raise WorkflowDispatchException("The broker took no message a moment ago")
         try:
             with tasks.orchestrate.app.producer_or_acquire() as producer:
                 for message in messages:
@@ -58,6 +71,7 @@ class CeleryDispatcher:
                     else:
                         tasks.execute_step.apply_async((message.run_id, message.step_name), **options)
         except (OperationalError, OSError) as error:
+            self._down_until = time.monotonic() + BROKER_PAUSE
             raise WorkflowDispatchException(f"The broker took no message: {error}") from error
 
 

@@ -23,7 +23,8 @@ def describe_error(error: BaseException) -> dict[str, Json]:
         "message": _clean(_message(error), _MESSAGE_LIMIT),
         "stack": _clean(_stack(error), _STACK_LIMIT),
     }
-    code = getattr(error, "code", None)
+    # The `code` of a SystemExit is what sys.exit() was given.
+    code = None if isinstance(error, SystemExit) else getattr(error, "code", None)
     if isinstance(code, str) and code:
         described["code"] = _clean(code, _MESSAGE_LIMIT)
     step_name = getattr(error, "step_name", None)
@@ -38,6 +39,8 @@ def coded_error(code: str, message: str) -> dict[str, Json]:
 
 
 def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"The function called sys.exit({error.code!r:.200})"
     try:
         return str(error) or type(error).__name__
     except Exception:  # noqa: BLE001 - a broken __str__ of user code must not hide the failure

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, overload
 
 from pikku_storage.durations import Duration, to_milliseconds
-from pikku_storage.exceptions import RPCNotFoundError, WorkflowInputError
+from pikku_storage.exceptions import PayloadError, RPCNotFoundError, WorkflowInputError
 from pikku_storage.json import Json, to_json, to_json_object
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, to_timeout
 from pikku_storage.workflows.engine.attempts import Target
@@ -17,6 +18,7 @@ from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 
 T = TypeVar("T")
+_NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 StepFunction: TypeAlias = "FunctionDefinition[..., T] | Callable[..., T] | str"
 GatherItem: TypeAlias = "tuple[str, StepFunction[Any], Mapping[str, Any]]"
 
@@ -161,36 +163,50 @@ class Flow:
         return self._replay.stored_state.get(key, default)
 
     def _call(self, name: str, function: StepFunction[Any], data: Any, options: _Options) -> Call:
+        try:
+            return self._made_call(name, function, data, options)
+        except PayloadError as error:
+            raise _at_step(name, PayloadError(error.path, f"{error.reason} (in the data of step {name!r})")) from None
+        except ValueError as error:
+            raise _at_step(name, WorkflowInputError(f"Step {name!r}: {error}")) from None
+
+    def _made_call(self, name: str, function: StepFunction[Any], data: Any, options: _Options) -> Call:
         if isinstance(function, str):
             function = self._named(function)
         if isinstance(function, WorkflowDefinition):
-            raise WorkflowInputError(f"Step {name!r}: {function.name!r} is a workflow; a step calls a function")
+            raise WorkflowInputError(f"{function.name!r} is a workflow; a step calls a function")
         if not callable(function):
-            raise WorkflowInputError(f"Step {name!r}: {function!r} is neither a function nor the name of one")
-        if options.on_error is not None and not isinstance(options.on_error, FunctionDefinition):
-            raise WorkflowInputError(f"Step {name!r}: on_error takes a @function, not {options.on_error!r}")
-        if options.on_error is not None:
-            options.on_error.check(dict.fromkeys(COMPENSATION_ARGUMENTS))
+            raise WorkflowInputError(f"{function!r} is neither a function nor the name of one")
+        self._check_compensation(options.on_error)
         if isinstance(function, FunctionDefinition):
-            plain = self._arguments(name, function, data)
+            plain = _arguments(function.signature, data)
             function.check(plain)
             target, policy = target_of(function), function.policy
             queue = self._replay.queue_of(function, in_group=options.group is not None)
         else:
-            plain = to_json_object(data, root="$data")
+            plain = _arguments(_signature_of(function), data)
             target, policy, queue = Target(func=function, rpc_name=None, timeout_ms=None), RetryPolicy(), None
+        if options.timeout is not None:
+            target = replace(target, timeout_ms=to_timeout(options.timeout))
+        return Call(
+            name=name,
+            target=target,
+            data=plain,
+            policy=policy.overridden(options.retries, options.retry_delay),
+            queue=queue,
+            group=options.group,
+            on_error=options.on_error,
+        )
+
+    def _check_compensation(self, on_error: object) -> None:
+        if on_error is None:
+            return
+        if not isinstance(on_error, FunctionDefinition):
+            raise WorkflowInputError(f"on_error takes a @function, not {on_error!r}")
         try:
-            return Call(
-                name=name,
-                target=target if options.timeout is None else replace(target, timeout_ms=to_timeout(options.timeout)),
-                data=plain,
-                policy=policy.overridden(options.retries, options.retry_delay),
-                queue=queue,
-                group=options.group,
-                on_error=options.on_error,
-            )
-        except ValueError as error:
-            raise WorkflowInputError(f"Step {name!r}: {error}") from None
+            on_error.check(dict.fromkeys(COMPENSATION_ARGUMENTS))
+        except WorkflowInputError as error:
+            raise WorkflowInputError(f"on_error: {error}") from None
 
     def _named(self, name: str) -> FunctionDefinition[..., Any]:
         try:
@@ -198,11 +214,25 @@ class Flow:
         except RPCNotFoundError as error:
             self._replay.suspend(RPC_NOT_FOUND, str(error))
 
-    def _arguments(self, name: str, function: FunctionDefinition[..., Any], item: Any) -> dict[str, Json]:
-        if isinstance(item, Mapping):
-            return to_json_object(item, root="$data")
-        if len(function.signature.parameters) == 1:
-            return {next(iter(function.signature.parameters)): to_json(item, root="$data")}
-        raise WorkflowInputError(
-            f"Step {name!r}: the data must be a JSON object (a dict) with the keyword arguments of {function.name!r}"
-        )
+
+def _at_step(name: str, error: PayloadError | WorkflowInputError) -> PayloadError | WorkflowInputError:
+    """`describe_error` stores the name with the error."""
+    error.step_name = name  # type: ignore[union-attr]
+    return error
+
+
+def _signature_of(func: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(func)
+    except (TypeError, ValueError):
+        return inspect.Signature()
+
+
+def _arguments(signature: inspect.Signature, item: Any) -> dict[str, Json]:
+    """`item` as keyword arguments: a JSON object is them, anything else is the only one."""
+    if isinstance(item, Mapping):
+        return to_json_object(item, root="$data")
+    named = [parameter.name for parameter in signature.parameters.values() if parameter.kind in _NAMED]
+    if len(named) == 1:
+        return {named[0]: to_json(item, root="$data")}
+    raise PayloadError("$data", f"must be a JSON object (a dict) of keyword arguments, not {type(item).__name__}")

@@ -12,6 +12,7 @@ from pikku_storage.exceptions import (
     WorkflowRunCancelledError,
     WorkflowRunFailedError,
     WorkflowRunNotFoundError,
+    WorkflowRunSuspendedError,
 )
 from pikku_storage.json import Json
 from pikku_storage.workflows.records import Run, StepState
@@ -82,9 +83,10 @@ class WorkflowRunHandle(AsyncTwins):
         return self
 
     def result(self, timeout: float | None = None) -> Json:
-        """Wait for the end, and answer with the output; raises `WorkflowRunFailedError` or `WorkflowRunCancelledError`.
+        """Wait for the end, and answer with the output.
 
-        A suspended run has no output yet: `None`.
+        Raises `WorkflowRunFailedError`, `WorkflowRunCancelledError`, and `WorkflowRunSuspendedError` for a run that
+        waits for somebody.
         """
         return output_of(wait_for_end(self.get, timeout=timeout))
 
@@ -130,6 +132,8 @@ def output_of(run: Run) -> Json:
         raise WorkflowRunFailedError(run.id, run.error)
     if run.status == RunStatus.CANCELLED:
         raise WorkflowRunCancelledError(run.id)
+    if run.status == RunStatus.SUSPENDED:
+        raise WorkflowRunSuspendedError(run.id, run.error)
     return run.output
 
 

@@ -1,7 +1,7 @@
 """The four `workflow_*` tables (contract tables.md §3, 14-17).
 
 Names of tables and columns are the contract's. Columns the contract does not have are nullable and marked "ours".
-Nothing here changes a row: every state change is a guarded UPDATE in `querysets.py`, and nobody calls `.save()` on an
+Nothing here changes a row: every state change is a guarded UPDATE in `querysets/`, and nobody calls `.save()` on an
 engine row.
 """
 

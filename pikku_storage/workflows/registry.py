@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,6 +10,8 @@ from pikku_storage.exceptions import RPCNotFoundError, WorkflowNotFoundError, Wo
 
 if TYPE_CHECKING:
     from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition
+
+logger = logging.getLogger(__name__)
 
 Definition = TypeVar("Definition", bound="FunctionDefinition[Any, Any] | WorkflowDefinition[Any]")
 
@@ -51,6 +54,12 @@ class Registry:
                 raise WorkflowRegistrationError(
                     f"The name {definition.name!r} is registered twice: by {known.source_place} and by "
                     f"{definition.source_place}. Give one of them another name=…"
+                )
+            if known is not None and definition.func.__closure__:
+                logger.warning(
+                    "%s is registered again by the same lines, with other values around it; the new one replaces the "
+                    "old one, also for runs that began with that. Give each its own name=…",
+                    definition.name,
                 )
             room[definition.name] = definition
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
@@ -55,14 +56,15 @@ class WorkflowService(WorkflowStorage):
     ) -> WorkflowRunHandle:
         """Store a run and hand it to the workers; with `inline`, or without a dispatcher, carry it out here.
 
-        An inline run that fails raises `WorkflowRunFailedError`, whose `run_id` names it. Raises
+        With `inline`, a run that fails raises `WorkflowRunFailedError`, whose `run_id` names it. Raises
         `WorkflowNotFoundError`, `WorkflowInputError` and `PayloadError` before anything is stored.
         """
         if inline or self._runtime.is_inline:
             handle = self.run_inline(
                 name, data, owner=owner, idempotency_key=idempotency_key, trigger=trigger, wire=wire
             )
-            output_of(handle.get())
+            if inline:
+                output_of(handle.get())
             return handle
         values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=False)
         at = values["created_at"]
@@ -157,9 +159,12 @@ class WorkflowService(WorkflowStorage):
         if run.status == RunStatus.COMPLETED:
             raise WorkflowError(f"Run {run_id} is completed; there is nothing to try again")
         if run.is_terminal:
-            new = copy_for_retry(self._runtime, run, run_id=new_id())
-            self._runtime.hint(self._runtime.message(new))
-            return WorkflowRunHandle(self, new)
+            # One retry of one run, however often it is asked for.
+            new = derived_id("retry", run_id)
+            created = copy_for_retry(self._runtime, run, run_id=new)
+            if created:
+                self._runtime.hint(self._runtime.message(new))
+            return WorkflowRunHandle(self, new, created=created)
         at = self._runtime.now()
         waiting = self._runtime.steps.filter(run_id=run_id, status=StepStatus.FAILED, due_at__isnull=False)
         for step_id, step_name, queue in list(waiting.values_list("id", "step_name", "queue")):
@@ -257,7 +262,10 @@ def _keyed_id(name: str, idempotency_key: str) -> str:
 def _owner_id(owner: Any) -> str | None:
     if owner is None or owner == "":
         return None
-    primary_key = getattr(owner, "pk", owner)
-    if primary_key is None:
-        raise WorkflowInputError(f"The owner {owner!r} has no primary key; save the user first, or pass an id as text")
-    return to_text(str(primary_key), root="$owner")
+    if isinstance(owner, str | int | UUID) and not isinstance(owner, bool):
+        return to_text(str(owner), root="$owner")
+    if not hasattr(owner, "pk"):
+        raise WorkflowInputError(f"The owner is a user, or an id as text, number or UUID; not {type(owner).__name__}")
+    if owner.pk is None:
+        raise WorkflowInputError("The owner has no primary key: save the user first; for an anonymous one pass None")
+    return to_text(str(owner.pk), root="$owner")

@@ -1,6 +1,6 @@
 """Statuses of runs and steps, and the only transitions there are.
 
-`querysets.py` builds the WHERE of each guarded UPDATE from these tables, so a row cannot take a way that is not drawn
+`querysets/` builds the WHERE of each guarded UPDATE from these tables, so a row cannot take a way that is not drawn
 here.
 """
 

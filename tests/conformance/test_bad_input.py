@@ -176,7 +176,7 @@ def test_the_name_of_any_kind_of_step_is_checked(name: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        ([1], "the data must be a JSON object"),
+        ([1], "must be a JSON object (a dict) of keyword arguments"),
         ({"n": float("inf")}, "$data.n: inf is not a JSON number"),
         ({}, "missing 'n'"),
         ({"n": 1, "m": 2}, "unexpected 'm'"),

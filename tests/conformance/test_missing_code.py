@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from pikku_storage.db import clock
-from pikku_storage.exceptions import PikkuMissingMetaError, WorkflowNotFoundError, WorkflowRunNotFoundError
+from pikku_storage.exceptions import (
+    PikkuMissingMetaError,
+    WorkflowNotFoundError,
+    WorkflowRunNotFoundError,
+    WorkflowRunSuspendedError,
+)
 from pikku_storage.workflows import function, workflow
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.service import WorkflowService
@@ -156,7 +161,8 @@ def test_an_inline_run_of_an_unknown_function_waits_for_a_worker_that_knows_it(
     with undeployed("pack"):
         run = order.run()
         assert _is_waiting(run)
-        assert run.result() is None
+        with pytest.raises(WorkflowRunSuspendedError, match="Deploy the missing function"):
+            run.result()
     with clock.travel(MINUTE):
         service.relay()
         outbox.deliver()

@@ -14,6 +14,7 @@ from pikku_storage.exceptions import (
     WorkflowRunCancelledError,
     WorkflowRunFailedError,
     WorkflowRunNotFoundError,
+    WorkflowRunSuspendedError,
 )
 from pikku_storage.workflows import current_step, function, workflow
 from pikku_storage.workflows.dispatch import Message
@@ -292,7 +293,7 @@ def test_a_user_that_is_not_saved_cannot_own_a_run() -> None:
     @workflow
     def order(flow: Flow) -> None: ...
 
-    with pytest.raises(WorkflowInputError, match="has no primary key; save the user first"):
+    with pytest.raises(WorkflowInputError, match="has no primary key: save the user first"):
         order.start(owner=get_user_model()(username="ghost"))
     assert nothing_is_stored()
 
@@ -487,7 +488,8 @@ def test_the_result_of_a_run_tells_how_it_ended(service: WorkflowService, outbox
 
     suspended = order.start()
     service.update_run_status(suspended.id, "suspended", error={"message": "waits"})
-    assert suspended.result(timeout=0) is None
+    with pytest.raises(WorkflowRunSuspendedError, match="waits"):
+        suspended.result(timeout=0)
     assert suspended.wait(timeout=0) is suspended
 
     running = order.start()

@@ -9,6 +9,7 @@ from pikku_storage.exceptions import (
     WorkflowRunCancelledError,
     WorkflowRunFailedError,
     WorkflowRunNotFoundError,
+    WorkflowRunSuspendedError,
 )
 from pikku_storage.json import Json
 from pikku_storage.workflows.handle import output_of, wait_for_end
@@ -106,8 +107,10 @@ def test_a_completed_run_answers_with_its_output() -> None:
     assert output_of(run("completed", output=0)) == 0
 
 
-def test_a_suspended_run_ends_the_wait_without_an_output() -> None:
-    assert output_of(wait_for_end(reads("running", "suspended"), sleep=lambda _: None)) is None
+def test_a_suspended_run_ends_the_wait_and_says_what_it_waits_for() -> None:
+    found = wait_for_end(reads("running", "suspended"), sleep=lambda _: None)
+    with pytest.raises(WorkflowRunSuspendedError, match="is suspended: run-1"):
+        output_of(found)
 
 
 @pytest.mark.contract("PO-07")

@@ -52,6 +52,17 @@ def attempt_step(
     with keep(lambda: runtime.steps.renew(step.step_id, claim.token, until=runtime.lease_end(runtime.now()))):
         outcome = call(target.func, step.data or {}, context, target.timeout_ms)
     after = settle_attempt(runtime, step, outcome, token=claim.token, wakes=wakes)
+    if outcome.exception is not None and after is not None:
+        logger.log(
+            logging.ERROR if after.is_settled else logging.WARNING,
+            "Attempt %s of %s of step %s of run %s failed%s",
+            step.attempt_count,
+            step.max_attempts,
+            step.step_name,
+            run.id,
+            "" if after.is_settled else f"; the next one is due at {after.due_at:%H:%M:%S} UTC",
+            exc_info=outcome.exception,
+        )
     if after is None:
         logger.warning(
             "Attempt %s of step %s of run %s ended too late; its outcome is dropped (%s)",

@@ -33,6 +33,8 @@ class Outcome:
     result: Json = None
     error: dict[str, Json] | None = None
     is_final: bool = False
+    exception: BaseException | None = None
+    """What was raised, for the log; only `error` is stored."""
 
 
 def call(func: Callable[..., Any], data: dict[str, Json], context: StepContext, timeout_ms: int | None) -> Outcome:
@@ -53,7 +55,7 @@ def call(func: Callable[..., Any], data: dict[str, Json], context: StepContext, 
     except BaseException as error:
         if ends_the_process(error):
             raise
-        return Outcome(error=describe_error(error), is_final=isinstance(error, _FINAL))
+        return Outcome(error=describe_error(error), is_final=isinstance(error, _FINAL), exception=error)
     finally:
         running_step.reset(token)
 

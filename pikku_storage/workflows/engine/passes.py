@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus
+
+logger = logging.getLogger(__name__)
 
 _FIRST_POLL = 0.01
 _LONGEST_POLL = 1.0
@@ -143,6 +146,7 @@ def _run_body(definition: WorkflowDefinition[...], replay: Replay) -> _Ended | _
         return _Ended(status=RunStatus.COMPLETED, output=output)
     if ends_the_process(raised):
         raise raised
+    logger.error("Run %s of workflow %s failed: %s", replay.run.id, replay.run.workflow, raised)
     return _Ended(status=RunStatus.FAILED, error=describe_error(raised))
 
 
@@ -175,6 +179,8 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _End
         )
     if not left:
         return False
+    if outcome.error is not None:
+        logger.warning("Run %s of workflow %s is suspended: %s", run.id, run.workflow, outcome.error["message"])
     if outcome.error is not None and outcome.error["code"] == WORKFLOW_NOT_FOUND:
         raise PikkuMissingMetaError(run.workflow)
     if replay.wait_until is not None and not replay.inline:

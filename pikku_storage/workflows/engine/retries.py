@@ -9,8 +9,8 @@ from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
 
-def copy_for_retry(runtime: Runtime, run: Run, *, run_id: str) -> str:
-    """A new run that has the old one's input, state and results up to its first failed step; answers with its id.
+def copy_for_retry(runtime: Runtime, run: Run, *, run_id: str) -> bool:
+    """Make a run that has the old one's input, state and results up to its first failed step; `False` if it is there.
 
     What came after that step (the body's own undoing, for example) is not taken over, but for the finished items of the
     failed step's fan-out.
@@ -33,9 +33,10 @@ def copy_for_retry(runtime: Runtime, run: Run, *, run_id: str) -> str:
     }
     kept = _before_failure(runtime.read_steps(run.id))
     with transaction.atomic(using=runtime.using):
-        runtime.runs.create_run(values)
-        runtime.steps.add_succeeded(kept, run_id=run_id, at=at)
-    return run_id
+        created = runtime.runs.create_run(values)
+        if created:
+            runtime.steps.add_succeeded(kept, run_id=run_id, at=at)
+    return created
 
 
 def _before_failure(steps: list[StepState]) -> list[StepState]:

@@ -8,9 +8,11 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
 
 from pikku_storage.workflows.invariants import find_violations
+from pikku_storage.workflows.runs import WorkflowRunService
 
 
 class Command(BaseCommand):
@@ -30,6 +32,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print each violation as it is found."""
+        if options["database"] not in {None, *connections}:
+            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+        known = WorkflowRunService(options["database"])
+        unknown = [run_id for run_id in options["run_ids"] if known.get_run(run_id) is None]
+        if unknown:
+            raise CommandError(f"No such run: {', '.join(unknown)}")
         count = 0
         for violation in find_violations(options["database"], options["run_ids"] or None):
             count += 1

@@ -37,6 +37,8 @@ class Command(BaseCommand):
             interval = to_milliseconds(options["interval"]) if options["interval"] else settings.RELAY_INTERVAL
         except ValueError as error:
             raise CommandError(str(error)) from None
+        if options["database"] not in {None, *connections}:
+            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
         service = WorkflowService(using=options["database"])
         if options["once"]:
             self.stdout.write(f"{len(service.relay())} runs driven on")
