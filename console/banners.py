@@ -16,6 +16,7 @@ from console.records import RunRow, StepRow
 from console.states import State
 from console.timeline import Timeline
 from pikku_storage.conf import settings
+from pikku_storage.exceptions import WorkflowStepFailedError
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, WORKFLOW_NOT_FOUND
 from pikku_storage.workflows.statuses import RunStatus
 
@@ -34,10 +35,15 @@ class Banner:
     hint: str = ""
 
 
-def banner_of(run: RunRow, steps: Sequence[StepRow], timeline: Timeline, *, now: datetime) -> Banner | None:
-    """What there is to say about this run; `None` while it works, and when it is completed."""
+def banner_of(
+    run: RunRow, steps: Sequence[StepRow], timeline: Timeline, *, now: datetime, step_error: str = ""
+) -> Banner | None:
+    """What there is to say about this run; `None` while it works, and when it is completed.
+
+    `step_error` is the name of the error of the step that `failed_step_of` names.
+    """
     if run.status == RunStatus.FAILED:
-        return _failed(run.error)
+        return _failed(run.error, step_error)
     if run.status == RunStatus.CANCELLED:
         return _cancelled(run)
     if run.status == RunStatus.SUSPENDED:
@@ -59,14 +65,29 @@ def code_of(error: Any) -> str:
     return "" if code is None else shorten(str(code), 80)
 
 
-def _failed(error: Any) -> Banner:
-    name = error.get("name") if isinstance(error, Mapping) else None
+def failed_step_of(run: RunRow) -> str:
+    """The name of the step whose failure ended the run; empty if it was something else."""
+    if run.status != RunStatus.FAILED or not isinstance(run.error, Mapping):
+        return ""
+    step = run.error.get("step")
+    is_of_step = run.error.get("name") == WorkflowStepFailedError.__name__
+    return step if is_of_step and isinstance(step, str) else ""
+
+
+def _failed(error: Any, step_error: str) -> Banner:
+    parts = error if isinstance(error, Mapping) else {}
+    # The exception that the body saw only wraps the step's own.
+    name = shorten(str(step_error or parts.get("name") or ""), 80)
+    step = shorten(str(parts.get("step") or ""), 120)
     message = message_of(error) or gettext("no message was stored")
-    text = (
-        format_html(gettext("Failed: {}"), message)
-        if not name
-        else format_html(gettext("Failed with <b>{}</b>: {}"), shorten(str(name), 80), message)
-    )
+    if name and step:
+        text = format_html(gettext("Failed in <b>{}</b> with <b>{}</b>: {}"), step, name, message)
+    elif step:
+        text = format_html(gettext("Failed in <b>{}</b>: {}"), step, message)
+    elif name:
+        text = format_html(gettext("Failed with <b>{}</b>: {}"), name, message)
+    else:
+        text = format_html(gettext("Failed: {}"), message)
     return Banner(kind="failed", text=text, code=code_of(error))
 
 

@@ -160,7 +160,9 @@ def _draw_lanes(lanes: Iterable[Lane], scale: Scale, query: LaneQuery) -> Iterab
 
 
 def _draw_lane(lane: Lane, children: Sequence[Lane], scale: Scale, query: LaneQuery) -> DrawnLane:
-    bars = tuple(_draw_bar(bar, scale, query.at) for bar in lane.bars)
+    # What comes later is painted over what came before: a short attempt must not lie under the wait beside it.
+    in_order = sorted(lane.bars, key=lambda bar: bar.kind not in {"waiting", "queued"})
+    bars = tuple(_draw_bar(bar, scale, query.at) for bar in in_order)
     return DrawnLane(
         lane=lane,
         bars=bars,

@@ -44,6 +44,26 @@ def round_duration(length: timedelta) -> str:
     return " ".join([text % {"n": number} for number, text in parts if number][:2])
 
 
+def exact_duration(length: timedelta) -> str:
+    """As `round_duration`, with all of it: `4.02 s`, `1 h 2 m 4 s`. For the marks of an axis, which lie close."""
+    milliseconds = round(length / timedelta(milliseconds=1))
+    if milliseconds < 1000:
+        return gettext("%(n)d ms") % {"n": milliseconds}
+    total, rest = divmod(milliseconds, 60_000)
+    texts = [
+        text % {"n": number}
+        for number, text in (
+            (total // 1440, gettext("%(n)d d")),
+            (total % 1440 // 60, gettext("%(n)d h")),
+            (total % 60, gettext("%(n)d m")),
+        )
+        if number
+    ]
+    if rest:
+        texts.append(gettext("%(n)s s") % {"n": f"{rest / 1000:.3f}".rstrip("0").rstrip(".")})
+    return " ".join(texts)
+
+
 def ago(moment: datetime, now: datetime) -> str:
     """`12 s ago`, `7 minutes ago`, `2 days ago`."""
     seconds = (now - moment).total_seconds()

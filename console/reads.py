@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Max, QuerySet, Sum
+from django.db.models import Case, Count, Max, QuerySet, Sum, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Substr
 
@@ -17,7 +17,7 @@ from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowSt
 from pikku_storage.workflows.statuses import StepStatus
 
 RUN_COLUMNS = tuple(column.name for column in fields(RunRow))
-STEP_COLUMNS = tuple(column.name for column in fields(StepRow))
+STEP_COLUMNS = tuple(column.name for column in fields(StepRow) if column.name != "planned_ms")
 ATTEMPT_COLUMNS = tuple(column.name for column in fields(AttemptRow))
 MOST_RELATIONS = 50
 
@@ -31,7 +31,9 @@ def read_run(runs: QuerySet[WorkflowRun], run_id: str) -> RunRow | None:
 def read_steps(using: str, run_id: str) -> list[StepRow]:
     """All steps of a run without their payloads, oldest first."""
     rows = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id")
-    return [StepRow(**row) for row in rows.values(*STEP_COLUMNS)]
+    # Only a sleep has its length in its data; the data of a function's step may be large and is left alone.
+    rows = rows.annotate(planned_ms=Case(When(rpc_name__isnull=True, then=KT("data__duration"))))
+    return [StepRow(**row) for row in rows.values(*STEP_COLUMNS, "planned_ms")]
 
 
 def read_attempts(using: str, run_id: str) -> list[AttemptRow]:
@@ -39,6 +41,13 @@ def read_attempts(using: str, run_id: str) -> list[AttemptRow]:
     rows = WorkflowStepHistory._default_manager.using(using).filter(step__run_id=run_id)
     rows = rows.order_by("created_at", "attempt", "step_id")
     return [AttemptRow(**row) for row in rows.values(*ATTEMPT_COLUMNS)]
+
+
+def read_error_name(using: str, run_id: str, step_name: str) -> str:
+    """The name of the error that a step of a run failed with; empty if there is none. One query."""
+    steps = WorkflowStep.objects.using(using).filter(run_id=run_id, step_name=step_name).order_by()
+    row = steps.annotate(name=Substr(KT("error__name"), 1, 80)).values("name").first()
+    return (row["name"] or "") if row else ""
 
 
 def read_fingerprint(using: str, run: RunRow) -> str:

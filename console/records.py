@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pikku_storage.workflows.records import HistoryEntry
@@ -67,11 +67,23 @@ class StepRow:
     due_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    planned_ms: str | float | None = None
+    """How long a sleep was to take, if the step is one and somebody looked; databases differ in the type."""
 
     @property
     def attempt(self) -> int:
         """The number of the current attempt, from 1."""
         return self.current_attempt or 1
+
+    @property
+    def planned(self) -> timedelta | None:
+        """How long a sleep was to take; `None` if that is not known."""
+        if self.planned_ms is None:
+            return None
+        try:
+            return timedelta(milliseconds=float(self.planned_ms))
+        except (ValueError, OverflowError):
+            return None
 
     @property
     def compensates(self) -> str | None:

@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy
 
 from console import reads
-from console.banners import Banner, banner_of
+from console.banners import Banner, banner_of, failed_step_of
 from console.drawing import Chart, LaneQuery, draw, scale_of
 from console.formatting import absolute, ago, duration
 from console.jsontree import render_tree, size_of
@@ -94,7 +94,10 @@ class RunUrls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageQuery:
-    """What the address asks the page for."""
+    """What the address asks the page for.
+
+    In the address, as everywhere on the page, events are counted from 1, and 0 is the time before the first.
+    """
 
     lanes: LaneQuery
     step_id: str
@@ -110,7 +113,7 @@ class PageQuery:
                 group=params.get("group", ""),
                 page=_number(params.get("page")) or 1,
                 hides_idle=params.get("idle") == "hide",
-                at=_number(params.get("at")),
+                at=_event_number(params.get("at")),
             ),
             step_id=params.get("step", ""),
         )
@@ -124,7 +127,7 @@ class PageQuery:
             "group": lanes.group or None,
             "page": lanes.page if lanes.page > 1 else None,
             "idle": "hide" if lanes.hides_idle else None,
-            "at": lanes.at,
+            "at": None if lanes.at is None else lanes.at + 1,
             "step": self.step_id or None,
             **changes,
         }
@@ -139,11 +142,13 @@ class PayloadView:
     tree: SafeString
     size: int
     url: str
+    changes: bool = False
+    """Whether it may have been another one earlier in the run."""
 
     @classmethod
-    def of(cls, title: str, value: Json, url: str) -> PayloadView:
+    def of(cls, title: str, value: Json, url: str, *, changes: bool = False) -> PayloadView:
         """The view of that value."""
-        return cls(title=title, tree=render_tree(value), size=size_of(value), url=url)
+        return cls(title=title, tree=render_tree(value), size=size_of(value), url=url, changes=changes)
 
 
 class StepPanel:
@@ -304,7 +309,9 @@ class RunPage:
     @cached_property
     def banner(self) -> Banner | None:
         """What it waits for, or why it ended."""
-        return banner_of(self.run, self.steps, self.timeline, now=self.now)
+        step = failed_step_of(self.run)
+        step_error = reads.read_error_name(self._runs.db, self.run.id, step) if step else ""
+        return banner_of(self.run, self.steps, self.timeline, now=self.now, step_error=step_error)
 
     @cached_property
     def facts(self) -> list[Fact]:
@@ -314,6 +321,10 @@ class RunPage:
         attempts = sum(lane.attempts for lane in self.timeline.steps())
         failed = sum(event.type == StepStatus.FAILED for event in self.timeline.events)
         done = sum(step.status == StepStatus.SUCCEEDED for step in self.steps)
+        done_text = gettext("%(done)d of %(all)d done") % {"done": done, "all": len(self.steps)}
+        failed_steps = sum(lane.state is State.FAILED for lane in self.timeline.steps())
+        if failed_steps:
+            done_text += " · " + gettext("%(n)d failed") % {"n": failed_steps}
         trigger = run.from_wire("type") or gettext("unknown")
         where = gettext("inline") if run.inline else gettext("queued")
         attempts_text: str = str(attempts)
@@ -330,7 +341,7 @@ class RunPage:
                 "" if ended is None else absolute(ended),
             ),
             Fact(gettext("Duration"), duration((ended or self.now) - run.created_at)),
-            Fact(gettext("Steps"), gettext("%(done)d of %(all)d done") % {"done": done, "all": len(self.steps)}),
+            Fact(gettext("Steps"), done_text),
             Fact(gettext("Attempts"), attempts_text),
             self._version,
             Fact(gettext("Idempotency key"), _code(run.idempotency_key), run.idempotency_key or ""),
@@ -371,11 +382,12 @@ class RunPage:
         if read is None:
             return []
         views = [
-            PayloadView.of(gettext("Run state"), read.state or {}, self.urls.payload("state")),
+            PayloadView.of(gettext("Run state"), read.state or {}, self.urls.payload("state"), changes=True),
             PayloadView.of(gettext("Input"), read.input, self.urls.payload("input")),
         ]
         if self.run.status == "completed":
-            views.append(PayloadView.of(gettext("Output"), read.output, self.urls.payload("output")))
+            output = self.urls.payload("output")
+            views.append(PayloadView.of(gettext("Output"), read.output, output, changes=True))
         return views
 
     @cached_property
@@ -429,6 +441,11 @@ def load_panel(using: str, step_id: str, *, run: RunRow | None, now: datetime, s
 
 def _code(text: str | None) -> str:
     return "—" if not text else format_html("<code>{}</code>", text)
+
+
+def _event_number(text: str | None) -> int | None:
+    number = _number(text)
+    return None if number is None else max(number, 0) - 1
 
 
 def _number(text: str | None) -> int | None:

@@ -270,7 +270,7 @@ class _LaneBuilder:
             state=state,
             bars=bars,
             step_id=step.id,
-            function=self._function(step, is_sleep, bars),
+            function=self._function(step, is_sleep),
             note=self._note(step, state, is_sleep, bars),
             attempts=max(step.attempt, len(attempts)),
             compensates=step.compensates,
@@ -326,10 +326,14 @@ class _LaneBuilder:
         kind: BarKind = "failed" if step.status == StepStatus.FAILED else "queued"
         return Bar(kind=kind, start=step.created_at, end=step.updated_at, attempt=1, name=step.step_name)
 
-    def _function(self, step: StepRow, is_sleep: bool, bars: Sequence[Bar]) -> str:
+    def _function(self, step: StepRow, is_sleep: bool) -> str:
         if not is_sleep:
             return step.rpc_name or ""
-        planned = (step.due_at or bars[-1].end) - step.created_at
+        planned = step.planned
+        if planned is None:
+            if step.due_at is None:
+                return gettext("sleep")
+            planned = step.due_at - step.created_at
         return gettext("sleep %(length)s") % {"length": round_duration(planned)}
 
     def _note(self, step: StepRow, state: State, is_sleep: bool, bars: Sequence[Bar]) -> str:

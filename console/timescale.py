@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from console.formatting import clock, round_duration
+from console.formatting import clock, exact_duration
 
 Span = tuple[datetime, datetime]
 
@@ -74,7 +74,7 @@ class Scale:
         for moment, step in self._candidates(unit):
             position = self.at(moment)
             if position - last >= 100 / (_MOST_MARKS + 2) and position <= _LAST_LABEL:
-                marks.append(Mark(percent(position), f"+{round_duration(step)}"))
+                marks.append(Mark(percent(position), f"+{exact_duration(step)}"))
                 last = position
         return marks
 

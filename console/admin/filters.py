@@ -53,9 +53,11 @@ class StatusFilter(admin.SimpleListFilter):
         return RunStatus.choices
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Runs of that status."""
+        """Runs of that status; none of one that does not exist."""
         value = self.value()
-        return queryset.filter(status=value) if value in RunStatus.values else queryset
+        if not value:
+            return queryset
+        return queryset.filter(status=value) if value in RunStatus.values else queryset.none()
 
 
 class WorkflowFilter(admin.SimpleListFilter):
@@ -89,6 +91,9 @@ class StartedFilter(admin.SimpleListFilter):
         return [(key, label) for key, (label, _length) in _PERIODS.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Runs started within the period."""
-        period = _PERIODS.get(self.value() or "")
-        return queryset if period is None else queryset.filter(created_at__gte=timezone.now() - period[1])
+        """Runs started within the period; none within one that does not exist."""
+        value = self.value()
+        if not value:
+            return queryset
+        period = _PERIODS.get(value)
+        return queryset.none() if period is None else queryset.filter(created_at__gte=timezone.now() - period[1])

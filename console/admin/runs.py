@@ -29,7 +29,7 @@ from console.owners import owner_names
 from console.runpage import PageQuery, RunPage
 from console.templatetags.pikku_console import pill
 from pikku_storage.workflows.models import WorkflowRun
-from pikku_storage.workflows.statuses import RunStatus
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus
 
 COUNT_UP_TO = 1000
 _ERROR_SHOWN = 90
@@ -158,9 +158,12 @@ class RunAdmin(EngineRowAdmin):
 
     @admin.display(description=_("steps"))
     def steps_done(self, run: WorkflowRun) -> str:
-        """Succeeded steps of those there are so far."""
+        """Succeeded steps of those there are so far, and how many failed for good."""
         counts = _facts(run).counts
-        return f"{counts.done}/{counts.steps}"
+        text = f"{counts.done}/{counts.steps}"
+        # While a run lives, a failed step may have another attempt before it.
+        failed = counts.by_status.get(StepStatus.FAILED.value, 0) if run.status in TERMINAL_RUN_STATUSES else 0
+        return f"{text} · {gettext('%(n)d failed') % {'n': failed}}" if failed else text
 
     @admin.display(description=_("attempts"))
     def attempts(self, run: WorkflowRun) -> SafeString:
@@ -271,8 +274,9 @@ def _bounded(count: int) -> str:
 
 
 def _plain(event: dict[str, Any]) -> dict[str, Any]:
-    # Payloads are not read for it, so their keys would only mislead.
-    return {name: value for name, value in event.items() if name not in {"result", "error"}}
+    # Payloads are not read for it, so their keys would only mislead. `number` is the one of the page and its address.
+    kept = {name: value for name, value in event.items() if name not in {"result", "error"}}
+    return {"number": event["seq"] + 1, **kept}
 
 
 def _json_text(value: Any) -> HttpResponse:

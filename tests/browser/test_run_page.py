@@ -105,7 +105,11 @@ def test_travel_in_time(viewer: Viewer, picture: Picture, width: str) -> None:
     assert (state_of(page, "reserve stock"), state_of(page, "charge card")) == ("succeeded", "failed")
     assert (state_of(page, "pack"), state_of(page, "book parcel")) == ("unreached", "unreached")
     assert page.locator("#pk-veil").is_visible()
-    assert f"at={failed}" in page.url
+    assert f"at={failed + 1}" in page.url
+    assert page.locator("#pk-position").inner_text() == str(failed + 1)
+    # What is not of that moment says so.
+    for part in ("#pk-head", "#pk-panel", "#pk-aside"):
+        assert page.locator(part).get_by_text("as it is now").first.is_visible()
     picture(page, f"travel-{width}", full_page=True)
     # The server shows the same past to whoever is sent the address.
     states = page.evaluate("[...document.querySelectorAll('.pk-lane[data-state]')].map(lane => lane.dataset.state)")
@@ -119,6 +123,7 @@ def test_travel_in_time(viewer: Viewer, picture: Picture, width: str) -> None:
     page.locator('.pk-lane[data-state="waiting"]', has_text="book parcel").wait_for()
     assert state_of(page, "charge card") == "succeeded"
     assert not page.locator("#pk-veil").is_visible()
+    assert not page.get_by_text("as it is now").first.is_visible()
 
 
 def test_travel_by_pointer(viewer: Viewer) -> None:
@@ -245,6 +250,35 @@ def test_thousands_of_steps_do_not_freeze_the_page(viewer: Viewer) -> None:
         }"""
     )
     assert took < 150
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_empty_list_is_a_quiet_card(viewer: Viewer, picture: Picture, scheme: str) -> None:
+    page = viewer("wide", scheme)
+    for model in ("workflowrun", "workflowstep", "workflowstephistory", "workflowversion"):
+        page.goto(f"{list_url(model)}?q=zzz")
+        picture(page, f"empty-{model}-{scheme}")
+        style = page.locator(".pk-empty h2").evaluate(
+            "(heading) => [getComputedStyle(heading).backgroundColor, getComputedStyle(heading).textAlign]"
+        )
+        assert style == ["rgba(0, 0, 0, 0)", "center"]
+
+
+@pytest.mark.parametrize("width", ["wide", "narrow"])
+def test_a_short_failure_is_seen(viewer: Viewer, picture: Picture, width: str) -> None:
+    story = Story(started=now() - timedelta(seconds=60))
+    story.step("ship", [Try(0, 0.001, 0.003, error={"message": "no"}), Try(30, 30, 30.002)], function="ship")
+    page = viewer(width)
+    page.goto(url_of(story.tell()))
+    picture(page, f"short-{width}")
+    bar = page.locator(".pk-plot .pk-bar-failed")
+    box = bar.bounding_box()
+    assert box["width"] >= 3
+    over = page.evaluate(
+        "([x, y]) => document.elementFromPoint(x, y).getAttribute('class')",
+        [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2],
+    )
+    assert "pk-bar-failed" in over
 
 
 def test_lists_in_a_browser(viewer: Viewer, picture: Picture) -> None:

@@ -229,7 +229,7 @@ def failed_order(started: datetime, **options: Any) -> Story:
             "error": {
                 **declined(),
                 "name": "WorkflowStepFailedError",
-                "message": "Step 'charge card': insufficient funds",
+                "step": "charge card",
             },
             "input": {"order_id": "B4"},
             **options,

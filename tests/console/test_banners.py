@@ -71,7 +71,7 @@ def test_failed_and_cancelled_say_why() -> None:
     failed = banner(failed_order(now()), 40)
     assert failed is not None
     assert (failed.kind, failed.code) == ("failed", "E_FUNDS")
-    assert "insufficient funds" in failed.text
+    assert failed.text == "Failed in <b>charge card</b> with <b>WorkflowStepFailedError</b>: insufficient funds"
     cancelled = banner(Story(status="cancelled", options={"error": {"message": "changed <b>my</b> mind"}}), 70)
     assert cancelled is not None
     assert cancelled.kind == "quiet"

@@ -134,7 +134,28 @@ def test_filters(root_client: Client) -> None:
     assert listed(root_client.get(f"{list_url()}?workflow=restock")) == [old]
     assert listed(root_client.get(f"{list_url()}?started=24h")) == [new]
     assert listed(root_client.get(f"{list_url()}?started=7d")) == [new, old]
-    assert listed(root_client.get(f"{list_url()}?status=nonsense")) == [new, old]
+    assert listed(root_client.get(f"{list_url()}?status=")) == [new, old]
+
+
+@pytest.mark.parametrize("query", ["status=bogus", "started=bogus"])
+def test_a_filter_that_does_not_exist_matches_nothing(root_client: Client, query: str) -> None:
+    Story().tell()
+    response = root_client.get(f"{list_url()}?{query}")
+    assert listed(response) == []
+    assert "Nothing matches." in response.content.decode()
+
+
+def test_handled_failures_are_counted(root_client: Client) -> None:
+    def steps(status: str) -> Story:
+        return Story(status=status).step("a", [Try(0, 0, 1)]).step("b", [Try(1, 1, 2, error={"message": "no"})])
+
+    steps("completed").tell()
+    assert "1/2 · 1 failed" in root_client.get(list_url()).content.decode()
+    # While the run lives, the step may be tried again.
+    steps("running").tell()
+    page = root_client.get(f"{list_url()}?status=running").content.decode()
+    assert "1/2" in page
+    assert "1 failed" not in page
 
 
 def test_filter_links_start_at_the_first_page(root_client: Client) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from console.drawing import ITEMS_PER_GROUP, LANES_PER_PAGE, LaneQuery, draw
+from console.reads import STEP_COLUMNS
 from console.records import AttemptRow, RunRow, StepRow
 from console.states import State, state_of_group
 from console.timeline import Lane, Timeline, at_moment, build_timeline, select_lanes
@@ -32,7 +33,13 @@ def timeline_of(story: Story, *, now: float | None = None) -> Timeline:
         created_at=story.started,
         updated_at=story.at(story.ended),
     )
-    steps = [StepRow(**{name: getattr(step, name) for name in StepRow.__slots__}) for step in story.steps]
+    steps = [
+        StepRow(
+            **{name: getattr(step, name) for name in STEP_COLUMNS},
+            planned_ms=str((step.data or {}).get("duration", "")),
+        )
+        for step in story.steps
+    ]
     attempts = [AttemptRow(**{name: getattr(row, name) for name in AttemptRow.__slots__}) for row in story.attempts]
     return build_timeline(run, steps, attempts, now=story.at(story.ended if now is None else now))
 
@@ -63,6 +70,23 @@ def test_a_sleep_is_one_waiting_bar() -> None:
     lane = by_name(timeline_of(order_in_flight(START)))["cool down"]
     assert bars(lane) == [("waiting", 168, 288)]
     assert (lane.function, lane.note) == ("sleep 2 m", "slept 2 m")
+
+
+def test_a_sleep_says_what_was_planned_and_what_it_took() -> None:
+    story = Story(started=START).step("nap", [Try(0, None, 10.1, scheduled=0)], data={"duration": 2000})
+    [lane] = timeline_of(story).lanes
+    assert (lane.function, lane.note) == ("sleep 2 s", "slept 10.1 s")
+    for data in ({}, {"duration": "soon"}, {"duration": 1e300}):
+        story.steps[0].data = data
+        assert [lane.function for lane in timeline_of(story).lanes] == ["sleep"]
+
+
+def test_a_short_failure_is_painted_over_the_wait_beside_it() -> None:
+    story = Story(started=START, ended=60)
+    story.step("ship", [Try(0, 0.001, 0.003, error={"message": "no"}), Try(30, 30, 30.002)], function="ship")
+    [drawn] = draw(timeline_of(story), LaneQuery()).lanes
+    assert [bar.kind for bar in drawn.bars] == ["queued", "waiting", "failed", "ran"]
+    assert [bar.width for bar in drawn.bars if bar.kind in {"failed", "ran"}] == ["0.35%", "0.35%"]
 
 
 def test_a_sleep_that_is_not_over_says_how_long() -> None:
@@ -164,8 +188,8 @@ def test_bars_after_the_moment_are_the_future_and_one_around_it_is_open() -> Non
     drawn = {lane.lane.name: lane for lane in draw(timeline, LaneQuery(at=begun)).lanes}
     assert [(bar.kind, bar.is_future, bar.is_open) for bar in drawn["charge card"].bars] == [
         ("queued", False, False),
-        ("failed", False, True),
         ("waiting", True, False),
+        ("failed", False, True),
         ("ran", True, False),
     ]
 

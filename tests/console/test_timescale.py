@@ -55,6 +55,15 @@ def test_marks_are_round_and_few() -> None:
     assert labels == ["12:00:00", "+1 m", "+2 m", "+3 m", "+4 m", "+5 m", "+6 m", "+7 m"]
 
 
+def test_marks_between_folds_differ() -> None:
+    scale = Scale(START, at(4.2), ((at(0.08), at(4)),))
+    assert [mark.label for mark in scale.marks()] == ["12:00:00", "+50 ms", "+4 s", "+4.05 s", "+4.1 s", "+4.15 s"]
+    later = Scale(START, at(7300), ((at(10), at(7250)),))
+    labels = [mark.label for mark in later.marks()]
+    assert "+2 h 1 m" in labels
+    assert len(set(labels)) == len(labels)
+
+
 @given(st.floats(min_value=0.001, max_value=3e8))
 def test_every_length_has_a_readable_axis(seconds: float) -> None:
     marks = Scale(START, START + timedelta(seconds=seconds)).marks()

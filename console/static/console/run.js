@@ -161,6 +161,7 @@
     const travelling = cursor !== null;
     const lanes = byId("pk-lanes");
     lanes.classList.toggle("pk-travelling", travelling);
+    root.classList.toggle("pk-in-past", travelling);
     const states = statesAt(data, travelling ? cursor : data.type.length);
     const indexOf = new Map(data.ids.map((id, index) => [id, index]));
     for (const lane of lanes.querySelectorAll(".pk-lane[data-state]")) {
@@ -236,7 +237,8 @@
     }
     const last = data.type.length - 1;
     cursor = at === null || at >= last ? null : Math.max(-1, at);
-    setParams({ at: cursor });
+    // The address counts events from 1, as the page does.
+    setParams({ at: cursor === null ? null : cursor + 1 });
     paint(data);
     if (cursor === null && cameFromPast) {
       // The page was made for a moment in the past, so it does not know the present.
