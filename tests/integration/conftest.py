@@ -41,7 +41,11 @@ class Workers:
             "PIKKU_TEST_QUEUE": self.queue,
             "PYTHONWARNINGS": "default",
         }
-        return env if dispatcher is None else {**env, "PIKKU_TEST_DISPATCHER": dispatcher}
+        if dispatcher is None:
+            return env
+        # Redrives take twice as long each time. Among hundreds of messages some are lost many times in a row, and the
+        # test has minutes, not hours.
+        return {**env, "PIKKU_TEST_DISPATCHER": dispatcher, "PIKKU_TEST_PATIENCE": "200ms"}
 
     def start(
         self, *, beat: bool = True, dispatcher: str | None = None, concurrency: int = 2

@@ -18,7 +18,7 @@ CELERY_TIMEZONE = "UTC"
 PIKKU_STORAGE = {
     "QUEUE": os.environ["PIKKU_TEST_QUEUE"],
     "LEASE": "3s",
-    "PATIENCE": "2s",
+    "PATIENCE": os.environ.get("PIKKU_TEST_PATIENCE", "2s"),
     "STALLED_AFTER": "5s",
     "RELAY_INTERVAL": "200ms",
     "DISPATCHER": os.environ.get("PIKKU_TEST_DISPATCHER", "pikku_storage.workflows.dispatch.CeleryDispatcher"),
