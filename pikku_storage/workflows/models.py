@@ -15,11 +15,11 @@ from django.utils.translation import gettext_lazy as _
 
 from pikku_storage.db.fields import MillisecondDateTimeField, PayloadField
 from pikku_storage.ids import derived_id, new_id
+from pikku_storage.workflows.definitions import NAME_LENGTH
 from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet, VersionQuerySet
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
 
 ID_LENGTH = 255
-NAME_LENGTH = 255
 
 
 def text_id(**options: Any) -> models.CharField[str, str]:

@@ -19,7 +19,7 @@ from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import execute_step
-from pikku_storage.workflows.engine.relay import relay_runs, relay_steps
+from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
 from pikku_storage.workflows.engine.retries import copy_for_retry
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
@@ -173,7 +173,7 @@ class WorkflowService(WorkflowStorage):
         self.resume_workflow(run_id)
         return WorkflowRunHandle(self, run_id, created=False)
 
-    def relay(self, *, limit: int = 100) -> list[str]:
+    def relay(self, *, limit: int = BATCH) -> list[str]:
         """One round of the relay: due sleeps, retries, undispatched steps, expired leases, stalled runs, in batches of
         `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it drove
         on."""
@@ -187,11 +187,11 @@ class WorkflowService(WorkflowStorage):
                     break
         return list(driven)
 
-    def relay_undispatched_steps(self, *, limit: int = 100) -> list[str]:
+    def relay_undispatched_steps(self, *, limit: int = BATCH) -> list[str]:
         """The relay's half that looks at steps; one batch."""
         return relay_steps(self._runtime, limit=limit).driven
 
-    def recover_stalled_runs(self, *, limit: int = 100) -> list[str]:
+    def recover_stalled_runs(self, *, limit: int = BATCH) -> list[str]:
         """The relay's half that looks at runs; one batch."""
         return relay_runs(self._runtime, limit=limit).driven
 

@@ -33,13 +33,13 @@ from pikku_storage.workflows.errors import (
     describe_error,
 )
 from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.handle import FIRST_POLL, POLL_FACTOR
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus
 
 logger = logging.getLogger(__name__)
 
-_FIRST_POLL = 0.01
 _LONGEST_POLL = 1.0
 
 
@@ -63,22 +63,22 @@ def drive(
     """Carry a run on as far as it goes. `False` if it could not be entered: it has ended, or another worker is inside,
     which sees every wake-up.
 
-    `token` is the pass the caller is inside already, because it has just created the run `new` that way. Raises
-    `PikkuMissingMetaError` for a run
-    of a workflow that is not registered, after suspending it, and `WorkflowDispatchException` if steps could not be
-    dispatched, after leaving properly.
+    `token` is the pass the caller is inside already, because it has just created the run `new` that way.
+
+    Raises `PikkuMissingMetaError` for a run of a workflow that is not registered, after suspending it, and
+    `WorkflowDispatchException` if steps could not be dispatched, after leaving properly.
     """
     inline = inline or runtime.is_inline
     if token is None:
         token = new_token()
         if not _enter(runtime, run_id, token):
             return False
-    poll = _FIRST_POLL
+    poll = FIRST_POLL
     while _go_through(runtime, run_id, token, new=new, inline=inline):
         new = None
         # Inline, and somebody else has a step of this run.
         time.sleep(poll)
-        poll = min(poll * 1.6, _LONGEST_POLL)
+        poll = min(poll * POLL_FACTOR, _LONGEST_POLL)
         if not _enter(runtime, run_id, token):
             break
     return True
