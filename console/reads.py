@@ -14,6 +14,7 @@ from django.db.models.functions import Substr
 from console.records import AttemptRow, RunRow, StepRow
 from pikku_storage.json import Json
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
+from pikku_storage.workflows.reads import attempts_of
 from pikku_storage.workflows.statuses import StepStatus
 
 RUN_COLUMNS = tuple(column.name for column in fields(RunRow))
@@ -38,8 +39,7 @@ def read_steps(using: str, run_id: str) -> list[StepRow]:
 
 def read_attempts(using: str, run_id: str) -> list[AttemptRow]:
     """All attempts of a run without their payloads, oldest first."""
-    rows = WorkflowStepHistory._default_manager.using(using).filter(step__run_id=run_id)
-    rows = rows.order_by("created_at", "attempt", "step_id")
+    rows = attempts_of(using, [run_id]).order_by("created_at", "attempt", "step_id")
     return [AttemptRow(**row) for row in rows.values(*ATTEMPT_COLUMNS)]
 
 

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-SUPPORTED_SCHEMES = ("sqlite", "postgres", "postgresql")
+SUPPORTED_SCHEMES = ("sqlite", "postgres", "postgresql", "mongodb", "mongodb+srv")
+MONGODB_ENGINE = "django_mongodb_backend"
+PIKKU = "pikku"
+"""Alias of the database that PIKKU_DATABASE_URL names."""
 
 # The web server, the workers and the scheduler share one file. WAL lets them read while one writes; IMMEDIATE takes
 # the write lock at BEGIN, where SQLite waits for it, and not in mid-transaction, where it can only give up.
@@ -29,8 +33,19 @@ _WORDS = {"true": True, "false": False, "none": None}
 _NAMES_WITH_WORDS = {*POSTGRESQL_SETTINGS, *POSTGRESQL_OPTIONS, "DISABLE_SERVER_SIDE_CURSORS"}
 
 
-def database_from_url(url: str, *, base_dir: Path) -> dict[str, Any]:
-    """The settings of the database that `url` names; a relative SQLite path counts from `base_dir`.
+def databases_from_env(env: environ.Env, *, base_dir: Path, default: str | None = None) -> dict[str, dict[str, Any]]:
+    """DATABASES: what DATABASE_URL names and, if there is a PIKKU_DATABASE_URL, a database of their own for runs."""
+    url = env.str("DATABASE_URL") if default is None else env.str("DATABASE_URL", default)
+    databases = {"default": database_from_url(url, base_dir=base_dir)}
+    own = env.str("PIKKU_DATABASE_URL", "")
+    if own:
+        databases[PIKKU] = database_from_url(own, base_dir=base_dir, variable="PIKKU_DATABASE_URL")
+    return databases
+
+
+def database_from_url(url: str, *, base_dir: Path, variable: str = "DATABASE_URL") -> dict[str, Any]:
+    """The settings of the database that `url`, the value of `variable`, names; a relative SQLite path counts from
+    `base_dir`.
 
     The query of the URL overrides single settings and options: `?conn_max_age=0&prepare_threshold=none`.
 
@@ -41,13 +56,15 @@ def database_from_url(url: str, *, base_dir: Path) -> dict[str, Any]:
     if not separator or scheme not in SUPPORTED_SCHEMES:
         named = f"has the scheme {scheme!r}" if separator else "has no scheme"
         supported = ", ".join(f"{name}://" for name in SUPPORTED_SCHEMES)
-        raise ImproperlyConfigured(f"DATABASE_URL {named}; supported are {supported}.")
+        raise ImproperlyConfigured(f"{variable} {named}; supported are {supported}.")
+    if scheme.startswith("mongodb"):
+        return _mongodb(url, variable)
     try:
         config: dict[str, Any] = dict(environ.Env.db_url_config(url))
     except ValueError:
         # The parser's own message may quote the URL, so it is not chained.
         raise ImproperlyConfigured(
-            "DATABASE_URL cannot be parsed; expected scheme://user:password@host:port/name."
+            f"{variable} cannot be parsed; expected scheme://user:password@host:port/name."
         ) from None
     if scheme == "sqlite":
         return _with_sqlite_options(config, base_dir)
@@ -66,6 +83,14 @@ def _with_sqlite_options(config: dict[str, Any], base_dir: Path) -> dict[str, An
 def _with_postgresql_options(config: dict[str, Any]) -> dict[str, Any]:
     options = {**POSTGRESQL_OPTIONS, **config.pop("OPTIONS", {})}
     return _with_words({**POSTGRESQL_SETTINGS, **config, "OPTIONS": _with_words(options)})
+
+
+def _mongodb(url: str, variable: str) -> dict[str, Any]:
+    # The driver reads the URL itself: several hosts, a replica set, TLS, time limits.
+    name = urlsplit(url).path.strip("/")
+    if not name:
+        raise ImproperlyConfigured(f"{variable} names no database; expected mongodb://user:password@host:port/name.")
+    return {"ENGINE": MONGODB_ENGINE, "HOST": url, "NAME": name}
 
 
 def _with_words(config: dict[str, Any]) -> dict[str, Any]:

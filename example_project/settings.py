@@ -8,8 +8,8 @@ from pathlib import Path
 
 import environ
 
-from example_project import broker
-from example_project.databases import database_from_url
+from example_project import broker, mongodb
+from example_project.databases import MONGODB_ENGINE, PIKKU, databases_from_env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VAR_DIR = BASE_DIR / "var"
@@ -62,8 +62,14 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {"default": database_from_url(env.str("DATABASE_URL", "sqlite:///var/db.sqlite3"), base_dir=BASE_DIR)}
+DATABASES = databases_from_env(env, base_dir=BASE_DIR, default="sqlite:///var/db.sqlite3")
+DATABASE_ROUTERS = ["pikku_storage.db.router.PikkuRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+if DATABASES["default"]["ENGINE"] == MONGODB_ENGINE:
+    DEFAULT_AUTO_FIELD = mongodb.AUTO_FIELD
+    INSTALLED_APPS = [mongodb.APPS.get(app, app) for app in INSTALLED_APPS]
+    MIGRATION_MODULES = mongodb.MIGRATIONS
+    DATABASE_ROUTERS = [*DATABASE_ROUTERS, "django_mongodb_backend.routers.MongoRouter"]
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
@@ -89,4 +95,9 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
     CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options(VAR_DIR / "broker")
 
 # Shorter than the defaults, so that the demo wakes a sleeping run soon and misses a killed worker within seconds.
-PIKKU_STORAGE: dict[str, object] = {"LEASE": "15s", "RELAY_INTERVAL": "1s", "STALLED_AFTER": "20s"}
+PIKKU_STORAGE: dict[str, object] = {
+    "DATABASE": PIKKU if PIKKU in DATABASES else "default",
+    "LEASE": "15s",
+    "RELAY_INTERVAL": "1s",
+    "STALLED_AFTER": "20s",
+}

@@ -3,18 +3,18 @@
 Needs SECRET_KEY, ALLOWED_HOSTS, DATABASE_URL and CELERY_BROKER_URL, and stops with the name of the one that is missing.
 """
 
-from example_project.databases import database_from_url
+from example_project.databases import databases_from_env
 from example_project.settings import *
-from example_project.settings import BASE_DIR, env
+from example_project.settings import BASE_DIR, PIKKU_STORAGE, env
 
 DEBUG = False
 SECRET_KEY = env.str("SECRET_KEY")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS")
 CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in ALLOWED_HOSTS]
 
-DATABASES = {"default": database_from_url(env.str("DATABASE_URL"), base_dir=BASE_DIR)}
+DATABASES = databases_from_env(env, base_dir=BASE_DIR)
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL")
-PIKKU_STORAGE = {}
+PIKKU_STORAGE = {"DATABASE": PIKKU_STORAGE["DATABASE"]}
 
 # The application stands behind a proxy that ends TLS and sets this header itself.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

@@ -10,6 +10,9 @@ from django.conf import settings as django_settings
 
 from pikku_storage.durations import Duration, to_milliseconds
 
+APP_LABELS = "pikku_"
+"""What the labels of this package's apps begin with."""
+
 
 class PikkuSettings:
     """Typed access to `PIKKU_STORAGE`. Every property documents one key."""
@@ -19,6 +22,12 @@ class PikkuSettings:
 
     def _milliseconds(self, key: str, default: Duration) -> int:
         return to_milliseconds(self._get(key, default))
+
+    @property
+    def DATABASE(self) -> str:
+        """Alias of the database that holds this package's tables; `pikku_storage.db.router.PikkuRouter` sends them
+        there. Default `"default"`."""
+        return str(self._get("DATABASE", "default"))
 
     @property
     def DISPATCHER(self) -> str | None:

@@ -2,23 +2,39 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from django.core.management.color import Style
-from django.db import connection
+from django.core.management.commands import flush
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.operations import DatabaseOperations
+
+from example_project.databases import PIKKU
+
+KEPT_BY_FLUSH = {"auth_permission", "django_content_type"}
+"""What `migrate` makes and no test changes."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_flush() -> Iterator[None]:
     """Between two tests PostgreSQL deletes the few rows there are; truncating all tables takes it a quarter of a second
-    each time."""
+    each time. On MongoDB it takes half a second to make the permissions again, so they stay."""
 
     def sql_flush(self: DatabaseOperations, style: Style, tables: list[str], **options: bool) -> list[str]:
         return [f"DELETE FROM {self.quote_name(table)}" for table in tables]  # noqa: S608
 
+    def kept(self: Any, style: Style, tables: list[str], **options: bool) -> list[str]:
+        return [table for table in tables if table not in KEPT_BY_FLUSH]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DatabaseOperations, "sql_flush", sql_flush)
+        for connection in connections.all():
+            if connection.vendor == "mongodb":
+                patch.setattr(type(connection.ops), "sql_flush", kept)
+                patch.setattr(flush, "emit_post_migrate_signal", lambda *arguments: None)
         yield
 
 
@@ -49,11 +65,26 @@ def postgres_url() -> str:
 
 @pytest.fixture
 def process_env(transactional_db: None) -> dict[str, str]:
-    """The environment for a process that shall work on this test's database, say a Celery worker."""
+    """The environment for a process that shall work on this test's databases, say a Celery worker."""
+    variables = {"default": "DATABASE_URL", PIKKU: "PIKKU_DATABASE_URL"}
+    urls = {variables[connection.alias]: _url_of(connection) for connection in connections.all()}
+    return {**os.environ, "DJANGO_SETTINGS_MODULE": "example_project.settings", **urls}
+
+
+def _url_of(connection: BaseDatabaseWrapper) -> str:
     database = connection.settings_dict
     if connection.vendor == "sqlite":
-        url = f"sqlite:///{database['NAME']}"
-    else:
-        login = ":".join(filter(None, [database["USER"], database["PASSWORD"]]))
-        url = f"postgres://{login}@{database['HOST']}:{database['PORT'] or 5432}/{database['NAME']}"
-    return {**os.environ, "DJANGO_SETTINGS_MODULE": "example_project.settings", "DATABASE_URL": url}
+        return f"sqlite:///{database['NAME']}"
+    if connection.vendor == "mongodb":
+        return urlunsplit(urlsplit(database["HOST"])._replace(path=f"/{database['NAME']}"))
+    login = ":".join(filter(None, [database["USER"], database["PASSWORD"]]))
+    return f"postgres://{login}@{database['HOST']}:{database['PORT'] or 5432}/{database['NAME']}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where our tables have a database of their own, tests that use a database use both."""
+    for item in items:
+        given = item.get_closest_marker("django_db")
+        if given is not None or {"db", "transactional_db"} & set(getattr(item, "fixturenames", ())):
+            options = {**(given.kwargs if given else {}), "databases": "__all__"}
+            item.add_marker(pytest.mark.django_db(*(given.args if given else ()), **options), append=False)

@@ -9,21 +9,20 @@ import tempfile
 from pathlib import Path
 
 from example_project.settings import *
-from example_project.settings import DATABASES
+from example_project.settings import DATABASES, PIKKU_STORAGE
 
-# A file and not `:memory:`, because threads and processes share it.
 _name = os.environ.setdefault("PIKKU_TEST_DATABASE", f"test_pikku_{os.getpid()}")
-_default = DATABASES["default"]
-if _default["ENGINE"] == "django.db.backends.sqlite3":
-    _name = str(Path(tempfile.gettempdir()) / f"{_name}.sqlite3")
-_default["NAME"] = _name
-_default["TEST"] = {"NAME": _name}
-# A test counts its own connections.
-_default["CONN_MAX_AGE"] = 0
+for _database in DATABASES.values():
+    # A file and not `:memory:`, because threads and processes share it.
+    _is_file = _database["ENGINE"] == "django.db.backends.sqlite3"
+    _database["NAME"] = str(Path(tempfile.gettempdir()) / f"{_name}.sqlite3") if _is_file else _name
+    _database["TEST"] = {"NAME": _database["NAME"]}
+    # A test counts its own connections.
+    _database["CONN_MAX_AGE"] = 0
 
 CELERY_BROKER_URL = "memory://"
 CELERY_BROKER_TRANSPORT = None  # type: ignore[assignment]
 CELERY_BROKER_TRANSPORT_OPTIONS = {}
-PIKKU_STORAGE = {}
+PIKKU_STORAGE = {"DATABASE": PIKKU_STORAGE["DATABASE"]}
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -25,6 +25,7 @@ from console.runpage import RunUrls, load_panel
 from console.states import state_of
 from console.templatetags.pikku_console import pill
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
+from pikku_storage.workflows.reads import step_ids_of
 from pikku_storage.workflows.statuses import StepStatus
 
 
@@ -34,7 +35,6 @@ class OfRunFilter(admin.SimpleListFilter):
     title = _("run")
     parameter_name = "run"
     template = HIDDEN
-    path_to_run = "run_id"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterable[tuple[str, Any]]:
         """One choice, so that the filter is applied also where no run is chosen."""
@@ -43,9 +43,13 @@ class OfRunFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """That run's rows; without a run, what `without_run` leaves."""
         if self.value():
-            return queryset.filter(**{self.path_to_run: self.value()})
+            return self.of_run(queryset, self.value() or "")
         # A search says by itself which rows it means.
         return queryset if request.GET.get("q") else self.without_run(queryset)
+
+    def of_run(self, queryset: QuerySet[Any], run_id: str) -> QuerySet[Any]:
+        """Its rows."""
+        return queryset.filter(run_id=run_id)
 
     def without_run(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Steps for which something is due: those have an index of their own."""
@@ -55,7 +59,9 @@ class OfRunFilter(admin.SimpleListFilter):
 class AttemptsOfRunFilter(OfRunFilter):
     """Attempts have an index within their step only."""
 
-    path_to_run = "step__run_id"
+    def of_run(self, queryset: QuerySet[Any], run_id: str) -> QuerySet[Any]:
+        """Those of its steps."""
+        return queryset.filter(step_id__in=step_ids_of(queryset.db, [run_id]))
 
     def without_run(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Nothing."""
@@ -231,7 +237,9 @@ class AttemptAdmin(StepPages):
     ) -> tuple[QuerySet[WorkflowStepHistory], bool]:
         """The attempts of a run or of a step."""
         term = search_term.strip()
-        return (queryset.filter(Q(step__run_id=term) | Q(step_id=term)) if term else queryset), False
+        if not term:
+            return queryset, False
+        return queryset.filter(Q(step_id__in=step_ids_of(queryset.db, [term])) | Q(step_id=term)), False
 
     def empty_state(self, changes: KeysetChangeList) -> EmptyState:
         """Says that a run has to be chosen."""

@@ -11,11 +11,13 @@ from importlib import import_module
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
+from pikku_storage.db import documents  # noqa: F401 - names our models on MongoDB, before any of them is made
 from pikku_storage.db.base import Engine
 
 _ENGINES = {
     "sqlite": "pikku_storage.db.sqlite.SqliteEngine",
     "postgresql": "pikku_storage.db.postgresql.PostgresqlEngine",
+    "mongodb": "pikku_storage.db.mongodb.MongodbEngine",
 }
 _made: dict[str, tuple[str, Engine]] = {}
 

@@ -47,6 +47,20 @@ class Engine(ABC):
         one."""
         return transaction.atomic(using=self.using) if self.connection.in_atomic_block else nullcontext()
 
+    def subquery(self, rows: models.QuerySet[Any, Any]) -> Any:
+        """What to compare with `__in`: the query itself, or what it finds, on an engine that cannot join cheaply."""
+        return rows
+
+    def prepare(self, *tables: type[models.Model]) -> None:  # noqa: B027 - most engines need nothing
+        """Make what these tables need beside their migrations; again after every `migrate`."""
+
+    def recover(self, *tables: type[models.Model]) -> int:
+        """Finish the calls of `apply` that were cut short after their decisive write; answers how many rows had one.
+
+        The relay asks for it. An engine with transactions never has any.
+        """
+        return 0
+
     @abstractmethod
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
         """Do the operations as one, in order; the `rest` only if `first` matched. Answers with the number of rows each
@@ -54,7 +68,9 @@ class Engine(ABC):
 
         A `Guard` may stand first; it and the operation after it decide together, and have the same count. All zeros
         mean that these matched nothing and nothing was written. On engines with transactions either all of it is
-        written or none. No row may be touched by two of the operations.
+        written or none; elsewhere the operation that decides is atomic, and what a crash then cuts off is done later,
+        by `recover`. No row may be touched by two of the operations. An `Insert` that decides is followed by inserts
+        only, of rows that nobody can find without it; an `Update` that decides and is followed names its primary key.
 
         With `durable=False` a crash of the database server may undo the write, whole, within its first moments; an
         engine that gains nothing by that, and one inside a transaction, ignores it. It is for what does no harm when

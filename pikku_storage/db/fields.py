@@ -67,3 +67,10 @@ class PayloadField(models.JSONField):
         name, path, args, options = super().deconstruct()
         del options["encoder"]
         return name, path, args, options
+
+
+def field_of(model: type[models.Model], name: str) -> models.Field[Any, Any]:
+    """The concrete field behind an attribute name such as `run_id`."""
+    field = model._meta.get_field(name)
+    assert isinstance(field, models.Field)  # noqa: S101 - no relation is ever named here
+    return field

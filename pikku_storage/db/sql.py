@@ -14,7 +14,7 @@ from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.base import Engine
-from pikku_storage.db.fields import PayloadField, encode
+from pikku_storage.db.fields import PayloadField, encode, field_of
 from pikku_storage.db.operations import Guard, Insert, Operation
 from pikku_storage.db.shapes import ColumnShape, Form, OperationShape, Shape, take_apart
 
@@ -64,13 +64,6 @@ def join(separator: str, parts: Sequence[Sql]) -> Sql:
 def exists(rows: Sql) -> Sql:
     """Whether there is such a row."""
     return compose("EXISTS (SELECT 1 FROM {})", rows)
-
-
-def field_of(model: type[models.Model], name: str) -> models.Field[Any, Any]:
-    """The concrete field behind an attribute name such as `run_id`."""
-    field = model._meta.get_field(name)
-    assert isinstance(field, models.Field)  # noqa: S101 - no relation is ever named here
-    return field
 
 
 class SqlEngine(Engine):

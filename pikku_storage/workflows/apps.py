@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.apps import AppConfig
+from django.db import router
+from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
+
+from pikku_storage.db import engine
 
 
 class WorkflowsConfig(AppConfig):
@@ -18,4 +24,11 @@ class WorkflowsConfig(AppConfig):
         """Import what registers itself."""
         from pikku_storage.workflows import checks  # noqa: F401
 
+        post_migrate.connect(_prepare_tables, sender=self)
         autodiscover_modules("workflows")
+
+
+def _prepare_tables(sender: AppConfig, using: str, **kwargs: Any) -> None:
+    tables = [model for model in sender.get_models() if router.allow_migrate_model(using, model)]
+    if tables:
+        engine(using).prepare(*tables)

@@ -10,7 +10,7 @@ from itertools import groupby, pairwise
 
 from pikku_storage.conf import settings
 from pikku_storage.workflows.engine.runtime import Runtime
-from pikku_storage.workflows.models import WorkflowStepHistory
+from pikku_storage.workflows.reads import attempts_of
 from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES, TERMINAL_RUN_STATUSES, RunStatus, StepStatus
 
@@ -75,10 +75,7 @@ def _check_batch(runtime: Runtime, runs: list[_Run]) -> Iterator[Violation]:
         for run_id, rows in groupby(steps.values(*StepState.COLUMNS), key=lambda row: row["run_id"])
     }
     history = (
-        WorkflowStepHistory._default_manager.using(runtime.using)
-        .filter(step__run_id__in=ids)
-        .order_by("step_id", "attempt")
-        .values("step_id", "attempt", "status", *_STAMPS)
+        attempts_of(runtime.using, ids).order_by("step_id", "attempt").values("step_id", "attempt", "status", *_STAMPS)
     )
     attempts: dict[str, list[_Attempt]] = {}
     for row in history:

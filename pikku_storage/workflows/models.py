@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models
-from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from pikku_storage.db.fields import MillisecondDateTimeField, PayloadField
+from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.workflows.definitions import NAME_LENGTH
 from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet, VersionQuerySet
@@ -69,7 +69,7 @@ class WorkflowRun(models.Model):
             models.Index(fields=("owner_id", "created_at", "id"), name="idx_workflow_runs_owner_cr"),
             models.Index(fields=("created_at", "id"), name="idx_workflow_runs_created"),
             models.Index(fields=("idempotency_key",), name="idx_workflow_runs_key"),
-            models.Index(fields=("due_at",), name="idx_workflow_runs_due", condition=Q(due_at__isnull=False)),
+            SparseIndex(fields=("due_at",), name="idx_workflow_runs_due"),
         )
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ class WorkflowStep(models.Model):
         constraints = (models.UniqueConstraint(fields=("run", "step_name"), name="workflow_step_run_name_unique"),)
         indexes = (
             models.Index(fields=("run", "status"), name="idx_workflow_step_run_status"),
-            models.Index(fields=("due_at",), name="idx_workflow_step_due", condition=Q(due_at__isnull=False)),
+            SparseIndex(fields=("due_at",), name="idx_workflow_step_due"),
         )
 
     def __str__(self) -> str:

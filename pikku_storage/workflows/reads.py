@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
+
+from pikku_storage.db import engine
 from pikku_storage.workflows.models import WorkflowStep, WorkflowStepHistory, WorkflowVersion
 from pikku_storage.workflows.records import HistoryEntry, StepDetail, StepState, StepSummary, Version
 
@@ -24,11 +28,22 @@ _HISTORY_COLUMNS = (
 _STEP_COLUMNS = ("step_name", "rpc_name", "from_step_name", "retries", "retry_delay")
 
 
+def step_ids_of(using: str, run_ids: Iterable[str]) -> Any:
+    """What to compare a `step_id` with (`__in`) to find the attempts of these runs: by index on every engine, where a
+    join might read them all."""
+    steps = WorkflowStep.objects.using(using).filter(run_id__in=run_ids).order_by()
+    return engine(using).subquery(steps.values_list("pk", flat=True))
+
+
+def attempts_of(using: str, run_ids: Iterable[str]) -> QuerySet[WorkflowStepHistory]:
+    """The attempts of all steps of these runs."""
+    return WorkflowStepHistory._default_manager.using(using).filter(step_id__in=step_ids_of(using, run_ids))
+
+
 def run_history(using: str, run_id: str) -> list[HistoryEntry]:
     """All attempts of a run, by creation then attempt; attempts are counted from 1 per step."""
     rows = (
-        WorkflowStepHistory._default_manager.using(using)
-        .filter(step__run_id=run_id)
+        attempts_of(using, [run_id])
         .order_by("created_at", "attempt", "step_id")
         .values(*_HISTORY_COLUMNS, *(f"step__{name}" for name in _STEP_COLUMNS))
     )
@@ -52,7 +67,7 @@ def step_details(using: str, run_id: str) -> list[StepDetail]:
     ]
     stamps: dict[str, dict[str, datetime]] = defaultdict(dict)
     names = ("running_at", "succeeded_at", "failed_at")
-    for row in WorkflowStepHistory._default_manager.using(using).filter(step__run_id=run_id).values("step_id", *names):
+    for row in attempts_of(using, [run_id]).values("step_id", *names):
         latest = stamps[row["step_id"]]
         for name in names:
             if row[name] is not None and (name not in latest or row[name] > latest[name]):

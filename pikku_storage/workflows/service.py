@@ -23,6 +23,7 @@ from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
 from pikku_storage.workflows.engine.retries import copy_for_retry
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
+from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
@@ -177,6 +178,7 @@ class WorkflowService(WorkflowStorage):
         """One round of the relay: due sleeps, retries, undispatched steps, expired leases, stalled runs, in batches of
         `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it drove
         on."""
+        self._runtime.engine.recover(WorkflowStep, WorkflowRun)
         driven: dict[str, None] = {}
         for look in (relay_steps, relay_runs):
             # Whatever is seen to is no longer due, so this ends; the bound is for rows that cannot be moved.

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
@@ -16,6 +15,7 @@ from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.recording import RecordingDispatcher
+from tests.conformance.support import DATABASE, connection
 
 Counter = Callable[[], CaptureQueriesContext]
 
@@ -72,7 +72,7 @@ def statements(db: None) -> Counter:
 
     def count() -> CaptureQueriesContext:
         # The clock asks the server for its time once a minute; that is no part of any operation.
-        engine("default").now()
+        engine(DATABASE).now()
         return CaptureQueriesContext(connection)
 
     return count

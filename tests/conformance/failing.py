@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
-from django.db import OperationalError, connection
+import pytest
+from django.db import DatabaseError, OperationalError
+
+from tests.conformance.support import connection
+
+try:
+    from pymongo.collection import Collection
+    from pymongo.database import Database
+    from pymongo.errors import AutoReconnect
+except ImportError:
+    COMMANDS: dict[type, tuple[str, ...]] = {}
+else:
+    COMMANDS = {
+        Collection: (
+            *("aggregate", "find", "find_one", "insert_one", "insert_many"),
+            *("update_one", "update_many", "delete_many"),
+        ),
+        Database: ("command",),
+    }
 
 Way = Literal["refused", "dropped", "unanswered", "down"]
 WAYS: tuple[Way, ...] = ("refused", "dropped", "unanswered", "down")
@@ -31,23 +50,17 @@ class Failing:
     @contextmanager
     def here(self) -> Iterator[Failing]:
         """Fail inside the block, and swallow what comes of it, as a worker does that goes on to its next message."""
-        wrapper: Any = connection
-        commit = wrapper._commit
-        with connection.execute_wrapper(self._execute), _attribute(wrapper, "_commit", lambda: self._commit(commit)):
+        hooks = documents_hook if connection.vendor == "mongodb" else sql_hook
+        with hooks(self._carry_out):
             try:
                 yield self
-            except OperationalError as error:
-                if "no such luck" not in str(error):
+            except DatabaseError as error:
+                # A read on MongoDB fails with an error that has a cause and no text.
+                if "no such luck" not in f"{error} {error.__cause__}":
                     raise
         if self.way != "refused":
             # Between two messages a worker leaves connections behind that are of no use.
             connection.close()
-
-    def _execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        return self._carry_out(lambda: execute(sql, params, many, context), sql)
-
-    def _commit(self, commit: Callable[[], None]) -> None:
-        self._carry_out(commit, "COMMIT")
 
     def _carry_out(self, work: Callable[[], Any], sql: str) -> Any:
         self.count += 1
@@ -56,13 +69,14 @@ class Failing:
             self._dropped = connection.connection
             if self.way == "unanswered":
                 work()
-            raise OperationalError(f"no such luck: {sql[:80]}")
+            raise _broken(f"no such luck: {sql[:80]}")
         if self.reached is not None and (self.way == "down" or self._is_dropped()):
-            raise OperationalError(f"no such luck either: {sql[:80]}")
+            raise _broken(f"no such luck either: {sql[:80]}")
         return work()
 
     def _is_dropped(self) -> bool:
-        return self.way != "refused" and connection.connection is self._dropped
+        # MongoDB's driver takes another connection by itself.
+        return self.way != "refused" and connection.vendor != "mongodb" and connection.connection is self._dropped
 
 
 def failing(at: int, way: Way) -> AbstractContextManager[Failing]:
@@ -70,10 +84,51 @@ def failing(at: int, way: Way) -> AbstractContextManager[Failing]:
     return Failing(at, way).here()
 
 
+CarryOut = Callable[[Callable[[], Any], str], Any]
+
+
+def _broken(text: str) -> Exception:
+    """What the driver says of a connection that broke; Django's own error where that is what its cursor would raise."""
+    return AutoReconnect(text) if connection.vendor == "mongodb" else OperationalError(text)
+
+
 @contextmanager
-def _attribute(thing: Any, name: str, value: Any) -> Iterator[None]:
-    setattr(thing, name, value)
-    try:
+def sql_hook(carry_out: CarryOut) -> Iterator[None]:
+    """Every statement of this thread goes through `carry_out(work, text)`, and every COMMIT."""
+    wrapper: Any = connection
+    commit = wrapper._commit
+
+    def execute(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        return carry_out(lambda: execute(sql, params, many, context), sql)
+
+    with connection.execute_wrapper(execute), pytest.MonkeyPatch.context() as patch:
+        wrapper.ensure_connection()
+        patch.setattr(wrapper, "_commit", lambda: carry_out(commit, "COMMIT"), raising=False)
         yield
-    finally:
-        delattr(thing, name)
+        patch.undo()
+
+
+@contextmanager
+def documents_hook(carry_out: CarryOut) -> Iterator[None]:
+    """Every command of this thread to MongoDB goes through `carry_out(work, text)`."""
+    thread, inside = threading.get_ident(), False
+
+    def hooked(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def call(target: Any, *args: Any, **options: Any) -> Any:
+            nonlocal inside
+            # One of the driver's methods may be made of another.
+            if inside or threading.get_ident() != thread:
+                return method(target, *args, **options)
+            inside = True
+            try:
+                return carry_out(lambda: method(target, *args, **options), f"{target.name}.{name}{args}")
+            finally:
+                inside = False
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind, names in COMMANDS.items():
+            for name in names:
+                patch.setattr(kind, name, hooked(getattr(kind, name), name))
+        yield

@@ -10,6 +10,7 @@ from pikku_storage.db import engine
 from pikku_storage.exceptions import PikkuMissingMetaError, WorkflowDispatchException, WorkflowRunNotFoundError
 from pikku_storage.workflows.dispatch import Message
 from pikku_storage.workflows.service import WorkflowService
+from tests.conformance.support import DATABASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class RecordingDispatcher:
 
     @staticmethod
     def _now() -> datetime:
-        return engine("default").now()
+        return engine(DATABASE).now()
 
 
 def work_on(message: Message, *, worker: str = "worker-1") -> None:

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from django.db import connections, router
 from django.test.utils import CaptureQueriesContext
+from django.utils.connection import ConnectionProxy
 
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
 from pikku_storage.workflows.records import HistoryEntry, StepState
@@ -17,6 +19,12 @@ from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
 
 T = TypeVar("T")
+
+DATABASE = router.db_for_write(WorkflowRun)
+"""Alias of the database that the behaviours are shown on."""
+connection: Any = ConnectionProxy(connections, DATABASE)
+"""Its connection, as `django.db.connection` is the default one's."""
+HAS_TRANSACTIONS = connection.features.supports_transactions
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

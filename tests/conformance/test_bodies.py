@@ -4,7 +4,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from pikku_storage.db import clock
 from pikku_storage.ids import invocation_id
@@ -14,7 +13,7 @@ from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.conftest import Counter
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import MINUTE, data_statements, noting, step_names, step_of, transactions
+from tests.conformance.support import MINUTE, connection, data_statements, noting, step_names, step_of, transactions
 from tests.factories import StepFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.test.utils import CaptureQueriesContext
 
 from pikku_storage.db import Engine, engine
@@ -16,6 +16,7 @@ from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import PayloadField, encode
 from pikku_storage.db.operations import Expired, Guard, Insert, KeepOr, Operation, OrNull, Update
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
+from tests.conformance.support import DATABASE, connection
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,7 +28,7 @@ ON_POSTGRESQL = connection.vendor == "postgresql"
 @pytest.fixture
 def db_engine() -> Engine:
     """The engine of this test run."""
-    return engine("default")
+    return engine(DATABASE)
 
 
 def new_run(run_id: str, **values: Any) -> Insert:

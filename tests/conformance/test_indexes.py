@@ -2,9 +2,10 @@
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, models
+from django.db import models
 
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from tests.conformance.support import connection
 
 pytestmark = pytest.mark.django_db
 

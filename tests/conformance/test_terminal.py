@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from pikku_storage.db import clock
 from pikku_storage.exceptions import WorkflowError, WorkflowRunNotFoundError
@@ -21,7 +20,7 @@ from pikku_storage.workflows.service import WorkflowService
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES
 from tests.conformance.conftest import Counter
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import MINUTE, data_statements, noting, outcomes, step_names, step_of
+from tests.conformance.support import MINUTE, connection, data_statements, noting, outcomes, step_names, step_of
 from tests.factories import RunFactory, StepFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)

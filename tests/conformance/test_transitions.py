@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from pikku_storage.db import clock
 from pikku_storage.exceptions import WorkflowStepFunctionMismatchError
@@ -13,7 +12,7 @@ from pikku_storage.workflows.models import WorkflowStep, WorkflowStepHistory
 from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.conftest import Counter
-from tests.conformance.support import attempts_of, data_statements, outcomes, step_of, transactions
+from tests.conformance.support import attempts_of, connection, data_statements, outcomes, step_of, transactions
 from tests.factories import StepFactory
 
 Operation = Callable[[WorkflowService, str], Any]

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 import pytest
-from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
@@ -11,6 +10,7 @@ from pikku_storage.workflows import function, workflow
 from pikku_storage.workflows.dispatch import Message
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.service import WorkflowService
+from tests.conformance.support import connection
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -2,6 +2,7 @@
 
 import django.db.models.deletion
 import pikku_storage.db.fields
+import pikku_storage.db.indexes
 import pikku_storage.ids
 from django.db import migrations, models
 
@@ -45,7 +46,7 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'runs',
                 'db_table': 'workflow_runs',
                 'ordering': ('-created_at', '-id'),
-                'indexes': [models.Index(fields=['status', 'created_at', 'id'], name='idx_workflow_runs_status_cr'), models.Index(fields=['workflow', 'created_at', 'id'], name='idx_workflow_runs_workflow_cr'), models.Index(fields=['owner_id', 'created_at', 'id'], name='idx_workflow_runs_owner_cr'), models.Index(fields=['created_at', 'id'], name='idx_workflow_runs_created'), models.Index(fields=['idempotency_key'], name='idx_workflow_runs_key'), models.Index(condition=models.Q(('due_at__isnull', False)), fields=['due_at'], name='idx_workflow_runs_due')],
+                'indexes': [models.Index(fields=['status', 'created_at', 'id'], name='idx_workflow_runs_status_cr'), models.Index(fields=['workflow', 'created_at', 'id'], name='idx_workflow_runs_workflow_cr'), models.Index(fields=['owner_id', 'created_at', 'id'], name='idx_workflow_runs_owner_cr'), models.Index(fields=['created_at', 'id'], name='idx_workflow_runs_created'), models.Index(fields=['idempotency_key'], name='idx_workflow_runs_key'), pikku_storage.db.indexes.SparseIndex(fields=['due_at'], name='idx_workflow_runs_due')],
             },
         ),
         migrations.CreateModel(
@@ -132,7 +133,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='workflowstep',
-            index=models.Index(condition=models.Q(('due_at__isnull', False)), fields=['due_at'], name='idx_workflow_step_due'),
+            index=pikku_storage.db.indexes.SparseIndex(fields=['due_at'], name='idx_workflow_step_due'),
         ),
         migrations.AddConstraint(
             model_name='workflowstep',

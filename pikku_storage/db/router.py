@@ -1,0 +1,26 @@
+"""Keeps our tables in a database of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+
+from pikku_storage.conf import APP_LABELS, settings
+
+
+class PikkuRouter:
+    """`DATABASE_ROUTERS = ["pikku_storage.db.router.PikkuRouter"]` sends the models of this package to the alias that
+    `PIKKU_STORAGE["DATABASE"]` names, and migrates nothing else there."""
+
+    def db_for_read(self, model: type[models.Model], **hints: Any) -> str | None:
+        """Our alias for our models; no opinion on others."""
+        return settings.DATABASE if model._meta.app_label.startswith(APP_LABELS) else None
+
+    db_for_write = db_for_read
+
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
+        """Our apps on our alias only, and nothing else on it if it is not the project's own database."""
+        if app_label.startswith(APP_LABELS):
+            return db == settings.DATABASE
+        return False if db == settings.DATABASE != "default" else None
