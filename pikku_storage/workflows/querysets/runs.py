@@ -12,6 +12,7 @@ from pikku_storage.db.operations import Expired, Insert, Update
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import LIVE, EngineQuerySet
+from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, run_statuses_before
 
 if TYPE_CHECKING:
@@ -32,19 +33,20 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             raise
         return True
 
-    def enter(self, run_id: str, token: str, *, worker: str, at: datetime, until: datetime) -> bool:
-        """Let a pass into a live run, unless another one is inside (engine.md §2)."""
-        return self._change(
-            {"id": run_id, "status": LIVE, "pass_until": Expired(at)},
-            durable=False,
-            pass_token=token,
-            pass_until=until,
-            due_at=until,
-            status=RunStatus.RUNNING.value,
-            error=None,
-            last_worker=worker,
-            updated_at=at,
-        )
+    def enter(self, run_id: str, token: str, *, worker: str, at: datetime, until: datetime) -> Run | None:
+        """Let a pass into a live run, unless another one is inside (engine.md §2): the run as it is then, or `None`."""
+        where = {"id": run_id, "status": LIVE, "pass_until": Expired(at)}
+        values = {
+            "pass_token": token,
+            "pass_until": until,
+            "due_at": until,
+            "status": RunStatus.RUNNING.value,
+            "error": None,
+            "last_worker": worker,
+            "updated_at": at,
+        }
+        row = self.engine.take(Update(self.model, where, values), Run.COLUMNS, durable=False)
+        return None if row is None else Run.from_row(row)
 
     def leave(
         self,
