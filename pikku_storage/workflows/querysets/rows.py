@@ -34,6 +34,15 @@ def saw(attempt: int) -> Any:
     return OrNull(1) if attempt == 1 else attempt
 
 
+def is_last(attempt: int, max_attempts: int | None) -> bool:
+    """Whether no attempt may follow this one, so that its beginning must be durable.
+
+    If the database server crashes and loses the beginning of an attempt, its outcome finds nothing to end, and the
+    attempt begins once more: that is the one which a crash costs anyway. The last one must not begin twice.
+    """
+    return attempt == max_attempts
+
+
 def claimed(claim: Claim, *, attempt: int) -> dict[str, Any]:
     """What makes a step running under `claim`."""
     return {

@@ -66,6 +66,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         status = RunStatus.RUNNING if suspended_for is None else RunStatus.SUSPENDED
         return self._change(
             {"id": run_id, "pass_token": token, "wake_token": seen_wake, "status": RunStatus.RUNNING.value},
+            durable=suspended_for is not None,
             pass_token=None,
             pass_until=None,
             due_at=due_at,
@@ -109,7 +110,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
 
     def wake(self, run_id: str, *, at: datetime) -> bool:
         """Give a live run a reason to look again, which no pass inside can miss (engine.md §2)."""
-        return bool(self.engine.apply(self.wake_up(run_id, at))[0])
+        return bool(self.engine.apply(self.wake_up(run_id, at), durable=False)[0])
 
     def wake_up(self, run_id: str, at: datetime) -> Update:
         """`wake` as an operation, to happen together with another one. The redrive count 0 tells the relay that this is
@@ -140,5 +141,5 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         return bool(self.engine.merge_json_key(self.model, run_id, "state", key, value, at))
 
     def _change(self, where: Mapping[str, Any], /, *, durable: bool = True, **values: Any) -> bool:
-        # Not durable are leases and due times: a crash of the database server that loses one costs time only.
+        # Not durable are leases, wake-ups and due times: a crash of the database server that loses one costs time only.
         return bool(self.engine.apply(Update(self.model, where, values), durable=durable)[0])

@@ -18,6 +18,7 @@ from pikku_storage.workflows.querysets.rows import (
     claimed,
     history_model,
     insert_of,
+    is_last,
     saw,
     step_row,
 )
@@ -48,9 +49,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     def start(self, step: NewStep, claim: Claim, *, inside: Mapping[str, Any] | None = None) -> bool:
         """Insert a step already `running`. With conditions on its run in `inside`, only where they hold: a pass that
         was lost starts nothing."""
-        # If the database server crashes, the outcome's commit may find no start, and the step begins once more: that is
-        # the attempt which a crash costs anyway. A step without retries must not begin twice, so its start is durable.
-        return self._add(step, claimed(claim, attempt=1), claim.at, inside, durable=step.max_attempts == 1)
+        durable = is_last(1, step.max_attempts)
+        return self._add(step, claimed(claim, attempt=1), claim.at, inside, durable=durable)
 
     def add_many(self, steps: Sequence[NewStep], *, at: datetime, due_at: datetime, inside: Mapping[str, Any]) -> bool:
         """Insert steps whose messages are about to be sent (one, or a fan-out): `scheduled` from the start, which saves
@@ -124,12 +124,13 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         state = claimed(claim, attempt=attempt)
         taken = Update(self.model, where, {**state, "result": None, "error": None, "updated_at": claim.at})
         guard = [] if inside is None else [self._guard(step.run_id, inside)]
+        durable = is_last(attempt, step.max_attempts)
         if is_retry:
             begun = Insert(history_model(), attempt_row(step.step_id, attempt, state, claim.at))
-            won = self.engine.apply(*guard, taken, begun)[len(guard)]
+            won = self.engine.apply(*guard, taken, begun, durable=durable)[len(guard)]
         else:
             running = {"status": StepStatus.RUNNING.value, "running_at": claim.at, "worker": claim.worker}
-            won = self._move(step.step_id, taken, running, at=claim.at, attempt=attempt, guard=guard)
+            won = self._move(step.step_id, taken, running, at=claim.at, attempt=attempt, guard=guard, durable=durable)
         if not won:
             return None
         return replace(
@@ -304,6 +305,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         attempt: int | None,
         guard: Sequence[Guard] = (),
         also: Update | None = None,
+        durable: bool = True,
     ) -> bool:
         """Change a step and its open attempt together."""
         history = history_model()
@@ -313,7 +315,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         operations: list[Operation] = [*guard, change, Update(history, open_attempt, attempt_values)]
         if also is not None:
             operations.append(also)
-        moved, followed = self.engine.apply(*operations)[len(guard) : len(guard) + 2]
+        moved, followed = self.engine.apply(*operations, durable=durable)[len(guard) : len(guard) + 2]
         if moved and not followed:
             self._mend_history(step_id, attempt, attempt_values, at)
         return bool(moved)
