@@ -18,7 +18,7 @@ from benchmarks.systems.raw import RawDjangoPostgresql
 
 LONG_RUN = 10_000
 MANY_RUNS = 1_000_000
-_WINDOW = 100
+_WINDOW = 500
 """Steps that one figure of a run is the median of."""
 _GOES = 15
 Say = Callable[[str], None]
@@ -40,21 +40,24 @@ def _of_steps(environment: Environment, alias: str) -> Comparison:
 
     engine = "PostgreSQL" if alias == "default" else "SQLite"
     stamped_chain.run({"steps": LONG_RUN}, using=alias)
-    late = _median_step(stamps)
-    # The beginning of another run, because the machine is not what it was when the long one began.
-    stamped_chain.run({"steps": _WINDOW + 10}, using=alias)
+    late = _steps(stamps)
+    # The beginnings of other runs, because the machine is not what it was when the long one began.
+    early: list[float] = []
+    while len(early) < len(late):
+        stamped_chain.run({"steps": 20}, using=alias)
+        early += _steps(stamps[9:])
     return Comparison(
-        title=f"a step inline, {engine}: the 10th of a run, the {LONG_RUN:,}th",
+        title=f"a step inline, {engine}: from the 10th to the 20th of a run, to the {LONG_RUN:,}th",
         unit="ms",
-        first=_median_step(stamps),
-        second=late,
+        first=statistics.median(early),
+        second=statistics.median(late),
         goal=1.2,
     )
 
 
-def _median_step(stamps: list[float]) -> float:
-    last = stamps[-_WINDOW - 1 :]
-    return statistics.median(after - before for before, after in pairwise(last)) * 1000
+def _steps(stamps: list[float]) -> list[float]:
+    """Milliseconds of the last steps, at most `_WINDOW`."""
+    return [(after - before) * 1000 for before, after in pairwise(stamps[-_WINDOW - 1 :])]
 
 
 def _of_runs(environment: Environment, say: Say) -> Iterator[Comparison]:
