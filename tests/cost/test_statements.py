@@ -162,6 +162,32 @@ def test_an_item_of_a_fan_out_costs_a_read_a_claim_an_outcome_and_a_look_at_the_
     assert cost.statements == (4 if IS_POSTGRESQL else 6), cost.texts
 
 
+@function(name="cost.once", retries=0, queued=True)
+def once() -> None: ...
+
+
+@function(name="cost.twice", retries=1, queued=True)
+def twice() -> None: ...
+
+
+@workflow(name="cost.away")
+def away(flow: Flow, function: str) -> None:
+    flow.do("away", function)
+
+
+@pytest.mark.skipif(not IS_POSTGRESQL, reason="the option means something on PostgreSQL only")
+@pytest.mark.parametrize(("name", "waits"), [("cost.once", True), ("cost.twice", False)])
+def test_the_claim_waits_for_the_disk_only_if_it_is_the_last_and_the_outcome_always(name: str, waits: bool) -> None:
+    handle = away.start({"function": name})
+    service = WorkflowService()
+    service.orchestrate_workflow(handle.id)
+    with Cost() as cost:
+        service.execute_workflow_step(handle.id, "away")
+    claim, outcome = [text for text in cost.texts if 'UPDATE "workflow_step" ' in text]
+    assert ("synchronous_commit" not in claim) == waits
+    assert "synchronous_commit" not in outcome
+
+
 def test_a_relay_with_nothing_to_do_reads_twice() -> None:
     sequence.run({"steps": 1})
     with Cost() as cost:
