@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from benchmarks import report
 from benchmarks.environment import POSTGRES_URL, REDIS_URL, Environment
+from benchmarks.growth import compare
 from benchmarks.runner import Outcome, Result, Runner
 from benchmarks.scenarios import ALL as SCENARIOS
 from benchmarks.scenarios import CHAIN_100
@@ -30,8 +31,8 @@ QUICK_BUDGET = 42.0
 """Seconds for setting up and measuring in a quick run, which takes some ten more. A busy machine gets fewer rounds."""
 _QUICK_COUNTS = ("pikku-inline-sqlite", "pikku-inline-postgresql")
 
-_NOT_QUICK = ("pikku-queued-steps",)
-"""It takes the longest."""
+_NOT_QUICK = ("pikku-queued-steps", "celery-django")
+"""They take the longest."""
 
 _EPILOG = f"""environment:
   BENCH_QUICK=1        at most {QUICK_ROUNDS} rounds, and fewer things; under a minute
@@ -47,9 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end_on_signals()
     try:
         rounds = options.rounds or (QUICK_ROUNDS if quick else ROUNDS)
-        outcome = _measure(
-            options.systems or [name for name in BY_NAME if not (quick and name in _NOT_QUICK)], rounds, quick=quick
-        )
+        names = options.systems or [name for name in BY_NAME if not (quick and name in _NOT_QUICK)]
+        compares = options.growth or not (quick or options.systems)
+        outcome = _measure(names, rounds, quick=quick, compares=compares)
     except KeyboardInterrupt:
         _say("stopped")
         return 130
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if outcome.results else 1
 
 
-def _measure(names: list[str], rounds: int, *, quick: bool) -> Outcome:
+def _measure(names: list[str], rounds: int, *, quick: bool, compares: bool) -> Outcome:
     with Environment.from_environ() as environment:
         environment.export()
         outcome = Runner(
@@ -75,8 +76,17 @@ def _measure(names: list[str], rounds: int, *, quick: bool) -> Outcome:
         for result in outcome.results:
             if _is_counted(result, quick=quick):
                 _count(result, outcome)
+        if compares:
+            _compare(environment, outcome)
         _close()
     return outcome
+
+
+def _compare(environment: Environment, outcome: Outcome) -> None:
+    try:
+        outcome.comparisons.extend(compare(environment, _say))
+    except Exception as error:  # noqa: BLE001 - the times are measured all the same
+        outcome.missing["growth and memory"] = str(error)
 
 
 def _is_counted(result: Result, *, quick: bool) -> bool:
@@ -129,6 +139,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to FILE as JSON, too")
     parser.add_argument("--rounds", type=_positive, metavar="N", help=f"interleaved rounds (default {ROUNDS})")
+    parser.add_argument(
+        "--growth",
+        action="store_true",
+        help="also measure growth and memory, which otherwise only the full run of all systems does",
+    )
     parser.add_argument(
         "systems",
         nargs="*",

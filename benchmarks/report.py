@@ -14,6 +14,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from benchmarks.comparison import Comparison
 from benchmarks.runner import Outcome, Result
 from benchmarks.scenarios import CHAIN_1, CHAIN_10, CHAIN_100, COMMITS, FANOUT, Scenario
 
@@ -66,6 +67,9 @@ def table(outcome: Outcome) -> str:
         lines.append(", ".join(f"{name} {version}" for name, version in outcome.versions.items()) + ".")
     if outcome.results:
         lines.append(_LEGEND)
+    if outcome.comparisons:
+        head = ["growth and memory", "unit", "first", "second", "second ÷ first", "goal"]
+        lines += ["", _aligned([head, *(_comparison(each) for each in outcome.comparisons)]), ""]
     lines += [f"not measured: {title}: {reason}" for title, reason in outcome.missing.items()]
     return "\n".join(lines).strip("\n")
 
@@ -89,6 +93,12 @@ def _row(result: Result, outcome: Outcome) -> list[str]:
         NOTHING if count is None else f"{count.statements:.1f}",
         NOTHING if count is None else f"{count.transactions:.1f}",
     ]
+
+
+def _comparison(comparison: Comparison) -> list[str]:
+    goal = NOTHING if comparison.goal is None else f"≤ {comparison.goal:.2f}"
+    figures = [f"{figure:.2f}" for figure in (comparison.first, comparison.second, comparison.growth)]
+    return [comparison.title, comparison.unit, *figures, goal]
 
 
 def _number(value: float | None) -> str:
@@ -127,6 +137,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "rounds": outcome.rounds,
         "versions": outcome.versions,
         "missing": outcome.missing,
+        "comparisons": [comparison.as_json() for comparison in outcome.comparisons],
         "systems": [
             {
                 "name": result.system.name,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from benchmarks.comparison import Comparison
 from benchmarks.environment import MissingError
 from benchmarks.scenarios import WARM_UP, Scenario
 from benchmarks.statements import Count
@@ -36,6 +37,7 @@ class Outcome:
     rounds: int
     results: list[Result]
     missing: dict[str, str]
+    comparisons: list[Comparison] = field(default_factory=list)
 
     @property
     def versions(self) -> dict[str, str]:

@@ -7,11 +7,13 @@ import threading
 import time
 import uuid
 from functools import lru_cache
+from hashlib import sha1
 
 INVOCATION_NAMESPACE = uuid.UUID("70696b6b-7500-5770-9f6c-6f77000a0001")
 """Namespace of invocation ids (contract services.md §1.2)."""
 
-_DERIVED_NAMESPACE = uuid.uuid5(INVOCATION_NAMESPACE, "django-pikku-storage")
+_INVOCATION_BYTES = INVOCATION_NAMESPACE.bytes
+_DERIVED_BYTES = uuid.uuid5(INVOCATION_NAMESPACE, "django-pikku-storage").bytes
 _TICK_NS = 245
 # One step asks for the same derived ids when it starts, when it ends and when the next one begins.
 _RECENT = 256
@@ -23,7 +25,7 @@ _last_stamp = 0
 def invocation_id(run_id: str, step_name: str) -> str:
     """The id of a step's work: the same for every attempt, different for every step and run (contract services.md
     §1.2)."""
-    return str(uuid.uuid5(INVOCATION_NAMESPACE, f"{run_id}:{step_name}"))
+    return _uuid5(_INVOCATION_BYTES, f"{run_id}:{step_name}")
 
 
 def new_id() -> str:
@@ -38,17 +40,29 @@ def new_id() -> str:
         _last_stamp = stamp = max(_last_stamp + 1, time.time_ns() // _TICK_NS)
     milliseconds, nanoseconds = divmod(stamp * _TICK_NS, 1_000_000)
     bits = (milliseconds & ((1 << 48) - 1)) << 80
-    bits |= 0x7 << 76
     bits |= nanoseconds // _TICK_NS << 64
-    bits |= 0b10 << 62
     bits |= int.from_bytes(os.urandom(8), "big") >> 2
-    return str(uuid.UUID(int=bits))
+    return _text(bits, version=7)
 
 
 @lru_cache(maxsize=_RECENT)
 def derived_id(*parts: str) -> str:
     """A UUID (version 5) made from `parts`; writing a row with a derived id twice is the same row."""
-    return str(uuid.uuid5(_DERIVED_NAMESPACE, "\x1f".join(parts)))
+    return _uuid5(_DERIVED_BYTES, "\x1f".join(parts))
+
+
+# As the `uuid` module does it, without its objects: every step takes three of them.
+
+
+def _uuid5(namespace: bytes, name: str) -> str:
+    digest = sha1(namespace + name.encode(), usedforsecurity=False).digest()
+    return _text(int.from_bytes(digest[:16], "big"), version=5)
+
+
+def _text(bits: int, *, version: int) -> str:
+    bits = bits & ~(0xF << 76 | 0b11 << 62) | version << 76 | 0b10 << 62
+    digits = f"{bits:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def new_token() -> str:

@@ -36,6 +36,8 @@ Json: TypeAlias = Any
 
 _MAX_DEPTH = 100
 _INT_LIMIT = 1 << 63
+# Made once; `json.dumps` makes a new encoder on each call that is told how.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _HINTS: dict[type, str] = {
     datetime: "use .isoformat()",
     date: "use .isoformat()",
@@ -51,7 +53,7 @@ _HINTS: dict[type, str] = {
 def to_json(value: object, *, root: str = "$") -> Json:
     """A plain JSON copy of `value`; raises `PayloadError`, naming the path, for anything that cannot be stored."""
     plain = _plain(value, root, 0)
-    size = len(json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode())
+    size = len(_encode(plain).encode())
     if size > settings.MAX_PAYLOAD_BYTES:
         raise PayloadError(
             root,

@@ -4,6 +4,7 @@ The variables are set by `benchmarks.environment.Environment.export`.
 """
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from example_project.databases import database_from_url
@@ -15,6 +16,8 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 INSTALLED_APPS = ["pikku_storage.workflows", "benchmarks.project"]
+if find_spec("django_celery_results") is not None:
+    INSTALLED_APPS.append("django_celery_results")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 DATABASES = {

@@ -1,5 +1,7 @@
 """The workflows that are timed. A step adds one, so that what is measured is the engine."""
 
+import time
+
 from pikku_storage.workflows import function, workflow
 from pikku_storage.workflows.flow import Flow
 
@@ -38,3 +40,16 @@ def queued_chain(flow: Flow, steps: int) -> int:
 def fan_out(flow: Flow, steps: int) -> int:
     """Steps side by side, and the sum of their results."""
     return sum(flow.map("add", add_one, [{"number": index} for index in range(steps)]))
+
+
+stamps: list[float] = []
+"""When each step of `stamped_chain` was over, in seconds."""
+
+
+@workflow
+def stamped_chain(flow: Flow, steps: int) -> None:
+    """A chain that notes the time after each step."""
+    stamps.clear()
+    for index in range(steps):
+        flow.do(f"step {index}", add_one, {"number": index})
+        stamps.append(time.perf_counter())

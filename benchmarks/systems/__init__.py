@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.environment import Environment
 from benchmarks.systems.base import System
-from benchmarks.systems.celery_redis import CeleryRedis
+from benchmarks.systems.celery_canvas import CeleryDjango, CeleryRedis
 from benchmarks.systems.dbos_direct import DbosDirect
 from benchmarks.systems.dbos_queue import DbosQueue
 from benchmarks.systems.pikku import PikkuInlinePostgresql, PikkuInlineSqlite, PikkuQueued, PikkuQueuedSteps
@@ -23,6 +23,7 @@ ALL: tuple[type[System], ...] = (
     PikkuQueuedSteps,
     DbosQueue,
     CeleryRedis,
+    CeleryDjango,
     ProcrastinateJobs,
 )
 BY_NAME: dict[str, type[System]] = {system.name: system for system in ALL}

@@ -32,7 +32,7 @@ class System(ABC):
     uses_database: ClassVar[bool] = True
     """Whether its steps are statements that can be counted."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """Distributions it needs beside ours; the first one must be importable under its own name."""
+    """Distributions it needs beside ours, each importable under its own name with `_` for `-`."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -44,7 +44,7 @@ class System(ABC):
     def require_packages(self) -> None:
         """Raise `MissingError` if a package is not installed."""
         for package in self.packages:
-            if find_spec(package.partition("-")[0].lower()) is None:
+            if find_spec(package.replace("-", "_").lower()) is None:
                 raise MissingError(f"the package {package} is not installed (extra `bench`)")
 
     @abstractmethod

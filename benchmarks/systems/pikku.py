@@ -86,8 +86,8 @@ class PikkuQueued(System):
         """See `System.setup`."""
         self.environment.redis_version()
         prepare_database(self.environment, "default")
-        self._workers = Workers(self.environment.directory / f"{self.name}.log")
-        self._workers.start(
+        self.workers = Workers(self.environment.directory / f"{self.name}.log")
+        self.workers.start(
             [
                 *"-m celery -A benchmarks.project.celery worker --loglevel warning".split(),
                 *"--without-gossip --without-mingle --without-heartbeat --pool prefork".split(),
@@ -108,13 +108,13 @@ class PikkuQueued(System):
             begun = time.perf_counter()
             handles = [workflow.start({"steps": scenario.steps}) for _ in range(scenario.runs)]
             for handle in handles:
-                wait_until(lambda: _is_over(handle), workers=self._workers, patience=self.environment.patience)  # noqa: B023
+                wait_until(lambda: _is_over(handle), workers=self.workers, patience=self.environment.patience)  # noqa: B023
             return time.perf_counter() - begun
 
     def teardown(self) -> None:
         """See `System.teardown`."""
-        if hasattr(self, "_workers"):
-            self._workers.stop()
+        if hasattr(self, "workers"):
+            self.workers.stop()
 
 
 class PikkuQueuedSteps(PikkuQueued):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import cut
-from pikku_storage.db.operations import Operation
+from pikku_storage.db.operations import NOT_NULL, Conditions, Expired, Operation, OrNull, Update
 
 
 class Engine(ABC):
@@ -78,12 +79,50 @@ class Engine(ABC):
         written durably later also keeps what was written before it.
         """
 
+    def take(self, update: Update, columns: Sequence[str], *, durable: bool = True) -> dict[str, Any] | None:
+        """Apply an update that names one row by its `id`; answers with these columns as they are after it, or `None` if
+        it matched nothing. It is for updates that make the row the caller's own; `durable` as in `apply`."""
+        if not self.apply(update, durable=durable)[0]:
+            return None
+        rows = self.read(update.model, {"id": update.where["id"]}, columns)
+        return rows[0] if rows else None
+
+    def read(
+        self,
+        model: type[models.Model],
+        where: Conditions,
+        columns: Sequence[str],
+        *,
+        order_by: Sequence[str] = (),
+        limit: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """These columns of the rows (or the first of them) that meet `where`, in ascending order. `run__status` is a
+        column of the row that the foreign key `run` names.
+
+        What the hot path reads: an engine may do it without the ORM, which takes longer to write a query than the
+        database to answer it.
+        """
+        rows = model._default_manager.using(self.using).filter(*[_condition(*each) for each in where.items()])
+        return list(rows.order_by(*order_by).values(*columns)[:limit])
+
     @abstractmethod
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
         """Set one literal key of the JSON object in `field` to `value`, and `updated_at`, in one statement.
 
         Concurrent writers of different keys never lose each other. Answers with the number of rows touched.
         """
+
+
+def _condition(name: str, value: Any) -> models.Q:
+    if value is None or value is NOT_NULL:
+        return models.Q((f"{name}__isnull", value is None))
+    if isinstance(value, list | tuple):
+        return models.Q((f"{name}__in", list(value)))
+    if isinstance(value, Expired):
+        return models.Q((f"{name}__isnull", True)) | models.Q((f"{name}__lte", value.at))
+    if isinstance(value, OrNull):
+        return models.Q((f"{name}__isnull", True)) | models.Q((name, value.value))
+    return models.Q((name, value))
 
 
 def utc(moment: datetime) -> datetime:

@@ -10,11 +10,20 @@ from django.db.models import Q
 
 
 class SparseIndex(models.Index):
-    """An index on one field, of the rows where it is not null; of all rows where a database has no partial indexes.
+    """An index of the rows where the field `present` is not null; of all rows where a database has no such indexes.
 
     The condition is no attribute of it: Django warns about each condition that a database ignores (models.W037), and
     here nothing is lost but space.
     """
+
+    def __init__(self, *expressions: Any, present: str, **options: Any) -> None:
+        self.present = present
+        super().__init__(*expressions, **options)
+
+    def deconstruct(self) -> Any:
+        """See `Index.deconstruct`."""
+        path, expressions, options = super().deconstruct()
+        return path, expressions, {**options, "present": self.present}
 
     def create_sql(
         self, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor, using: str = "", **options: Any
@@ -22,6 +31,6 @@ class SparseIndex(models.Index):
         """See `Index.create_sql`."""
         if not schema_editor.connection.features.supports_partial_indexes:
             return super().create_sql(model, schema_editor, using, **options)
-        (field,) = self.fields
-        partial = models.Index(fields=self.fields, name=self.name, condition=Q((f"{field}__isnull", False)))
+        condition = Q((f"{self.present}__isnull", False))
+        partial = models.Index(fields=self.fields, name=self.name, condition=condition)
         return partial.create_sql(model, schema_editor, using, **options)

@@ -1,15 +1,16 @@
 """A small vocabulary for writes that belong together.
 
 Names of columns are the model's attribute names (`id`, `run_id`, `status`). A condition's value means: `None` is null;
-a list or tuple is any of these; `Expired` and `OrNull` say what they mean; anything else is equal.
+a list or tuple is any of these; `Expired`, `OrNull` and `NOT_NULL` say what they mean; anything else is equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from enum import Enum
+from typing import Any, Final, TypeAlias
 
 from django.db.models import Model
 
@@ -29,6 +30,16 @@ class OrNull:
     """Condition: the column is null or equals `value`."""
 
     value: Any
+
+
+class NotNull(Enum):
+    """See `NOT_NULL`."""
+
+    NOT_NULL = 0
+
+
+NOT_NULL: Final = NotNull.NOT_NULL
+"""Condition: the column is not null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,16 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
+class InsertMany:
+    """New rows of `model`: the values of `common` in each of them, and those of one of the `rows`, which all have the
+    same columns. There is at least one. A duplicate key raises `IntegrityError`."""
+
+    model: type[Model]
+    common: Values
+    rows: Sequence[Values]
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """Sets `values` on the rows of `model` that meet `where`."""
 
@@ -63,4 +84,4 @@ class Update:
     values: Values
 
 
-Operation: TypeAlias = Guard | Insert | Update
+Operation: TypeAlias = Guard | Insert | InsertMany | Update

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import count
@@ -11,11 +12,12 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.base import utc
-from pikku_storage.db.fields import MillisecondDateTimeField, cut, encode
-from pikku_storage.db.operations import Guard, Operation
+from pikku_storage.db.fields import MillisecondDateTimeField, PayloadEncoder, cut, encode
+from pikku_storage.db.operations import Guard, Operation, Update
 from pikku_storage.db.shapes import OperationShape, Shape, take_apart
-from pikku_storage.db.sql import PLANS, Convert, Slot, Sql, SqlEngine, compose, exists, join
+from pikku_storage.db.sql import PLANS, Columns, Convert, Slot, Sql, SqlEngine, compose, exists, field_of, join
 
+_TEXT = "varchar", "character varying"
 _RELAX = ", set_config('synchronous_commit', 'off', true)"
 """As an answer of the one statement it is evaluated before that statement commits, and holds for nothing else."""
 
@@ -30,6 +32,7 @@ class PostgresqlEngine(SqlEngine):
     def __init__(self, using: str) -> None:
         super().__init__(using)
         self._chain_of = lru_cache(maxsize=PLANS)(self._chain)
+        self._taking_of = lru_cache(maxsize=PLANS)(self._taking)
 
     def server_time(self) -> datetime:
         """See `Engine.server_time`."""
@@ -49,10 +52,26 @@ class PostgresqlEngine(SqlEngine):
         shape, values = take_apart((first, *rest), counts_lists=self.counts_lists)
         chain = self._chain_of(shape, relaxed)
         with connection.cursor() as cursor:
-            cursor.execute(chain.text, chain.parameters(values, connection))
+            chain.execute(cursor, values, connection)
             row = cursor.fetchone()
         assert row is not None  # noqa: S101 - for the type checker
         return self.answer(shape, row[: -1 if relaxed else None])
+
+    def take(self, update: Update, columns: Sequence[str], *, durable: bool = True) -> dict[str, Any] | None:
+        """See `Engine.take`. One statement."""
+        connection = self.connection
+        relaxed = not durable and connection.get_autocommit()
+        (shape,), values = take_apart((update,), counts_lists=self.counts_lists)
+        statement, taken = self._taking_of(shape, tuple(columns), relaxed)
+        with connection.cursor() as cursor:
+            statement.execute(cursor, values, connection)
+            row = cursor.fetchone()
+        return None if row is None else taken.row(row[: len(columns)], connection)
+
+    def _taking(self, shape: OperationShape, names: tuple[str, ...], relaxed: bool) -> tuple[Sql, Columns]:
+        columns = self.columns(shape[1], names)
+        statement = compose(f"{{}} RETURNING {columns.text}", self.write(shape, count()))
+        return (compose(f"WITH op0 AS ({{}}) SELECT *{_RELAX} FROM op0", statement) if relaxed else statement), columns
 
     def _chain(self, shape: Shape, relaxed: bool) -> Sql:
         places = count()
@@ -77,7 +96,30 @@ class PostgresqlEngine(SqlEngine):
         """A parameter without a type (NULL) would become text. Text itself needs no cast, and must not have one: a cast
         to varchar(n) truncates silently, where the assignment refuses."""
         db_type = field.db_type(self.connection)
-        return "%s" if db_type is None or db_type.startswith("varchar") else f"%s::{db_type}"
+        return "%s" if db_type is None or db_type.startswith(_TEXT) else f"%s::{db_type}"
+
+    def insert_many(
+        self,
+        model: type[models.Model],
+        columns: str,
+        common: Sequence[Sql],
+        own: Sequence[str],
+        conditions: Sequence[Sql],
+        place: int,
+    ) -> Sql:
+        """See `SqlEngine.insert_many`. The rows are one parameter, a JSON text."""
+        quoted = [self.connection.ops.quote_name(name) for name in own]
+        types = [self._json_type(field_of(model, name)) for name in own]
+        table = ", ".join(f"{name} {db_type}" for name, db_type in zip(quoted, types, strict=True))
+        marks = join(", ", [*common, *[Sql(f"own.{name}") for name in quoted]])
+        rows = Sql(f"jsonb_to_recordset(%s::jsonb) AS own({table})", ((place, _rows(own)),))
+        insert = compose(f"INSERT INTO {self.table(model)} ({columns}) SELECT {{}} FROM {{}}", marks, rows)
+        return join(" WHERE ", [insert, *conditions])
+
+    def _json_type(self, field: models.Field[Any, Any]) -> str:
+        # As with `mark`: text gets its length where it is assigned.
+        db_type = str(field.db_type(self.connection))
+        return "text" if db_type.startswith(_TEXT) else db_type
 
     def any_of(self, column: str, length: int, slot: Slot) -> Sql:
         """See `SqlEngine.any_of`."""
@@ -99,6 +141,16 @@ def _moment(field: MillisecondDateTimeField) -> Convert:
     def convert(value: datetime, connection: BaseDatabaseWrapper) -> Any:
         # The driver takes an aware time as it is.
         return field.get_prep_value(value) if value.tzinfo is None else cut(value)
+
+    return convert
+
+
+_encode_rows = PayloadEncoder(default=str).encode
+
+
+def _rows(names: Sequence[str]) -> Convert:
+    def convert(rows: Any, connection: BaseDatabaseWrapper) -> str:
+        return _encode_rows([dict(zip(names, row, strict=True)) for row in rows])
 
     return convert
 

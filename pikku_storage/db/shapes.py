@@ -13,7 +13,19 @@ from typing import Any, TypeAlias
 
 from django.db.models import Model
 
-from pikku_storage.db.operations import Conditions, Expired, Guard, Insert, KeepOr, Operation, OrNull, Update, Values
+from pikku_storage.db.operations import (
+    NOT_NULL,
+    Conditions,
+    Expired,
+    Guard,
+    Insert,
+    InsertMany,
+    KeepOr,
+    Operation,
+    OrNull,
+    Update,
+    Values,
+)
 
 
 class Form(IntEnum):
@@ -22,7 +34,7 @@ class Form(IntEnum):
     PLAIN = 0
     """Set to, or equal to, the value."""
     NULL = 1
-    """Is null; takes no value."""
+    """Is null, or becomes it; takes no value."""
     ANY = 2
     """Is one of the values of a list."""
     EXPIRED = 3
@@ -31,10 +43,14 @@ class Form(IntEnum):
     """Is null or the value."""
     KEEP = 5
     """Stays, or is set to the value where it is null."""
+    NOT_NULL = 6
+    """Is not null; takes no value."""
+    EACH = 7
+    """Set to a value of each row's own. All such columns share one value of the call, the list of the rows."""
 
 
 # Plain constants: a lookup on an enum class costs as much as all else that is done for one column.
-_PLAIN, _NULL, _ANY, _EXPIRED, _OR_NULL, _KEEP = Form
+_PLAIN, _NULL, _ANY, _EXPIRED, _OR_NULL, _KEEP, _NOT_NULL, _EACH = Form
 
 ColumnShape: TypeAlias = tuple[str, Form, int]
 """A column's attribute name, what is done with it, and how many values a list has (where that matters)."""
@@ -58,13 +74,19 @@ def _shape_of(operation: Operation, counts_lists: bool, values: list[Any]) -> Op
     if isinstance(operation, Update):
         sets = _sets(operation.values, values)
         return Update, operation.model, sets, _compares(operation.where, counts_lists, values)
+    if isinstance(operation, InsertMany):
+        sets = (*_sets(operation.common, values), *[(name, _EACH, 0) for name in operation.rows[0]])
+        values.append([list(row.values()) for row in operation.rows])
+        return InsertMany, operation.model, sets, ()
     return Guard, operation.model, (), _compares(operation.where, counts_lists, values)
 
 
 def _sets(columns: Values, values: list[Any]) -> tuple[ColumnShape, ...]:
     shape = []
     for name, value in columns.items():
-        if isinstance(value, KeepOr):
+        if value is None:
+            shape.append((name, _NULL, 0))
+        elif isinstance(value, KeepOr):
             shape.append((name, _KEEP, 0))
             values.append(value.value)
         else:
@@ -74,11 +96,11 @@ def _sets(columns: Values, values: list[Any]) -> tuple[ColumnShape, ...]:
 
 
 def _compares(columns: Conditions, counts_lists: bool, values: list[Any]) -> tuple[ColumnShape, ...]:
-    shape = []
+    shape: list[ColumnShape] = []
     for name, value in columns.items():
         form, count = _PLAIN, 0
-        if value is None:
-            shape.append((name, _NULL, 0))
+        if value is None or value is NOT_NULL:
+            shape.append((name, _NULL if value is None else _NOT_NULL, 0))
             continue
         if isinstance(value, list | tuple):
             form, count = _ANY, len(value) if counts_lists else 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import count
@@ -12,16 +13,18 @@ from typing import Any, TypeAlias
 
 from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 
 from pikku_storage.db.base import Engine
-from pikku_storage.db.fields import PayloadField, encode, field_of
-from pikku_storage.db.operations import Guard, Insert, Operation
+from pikku_storage.db.fields import IdField, MillisecondDateTimeField, PayloadField, encode, field_of
+from pikku_storage.db.operations import Conditions, Guard, Insert, InsertMany, Operation
 from pikku_storage.db.shapes import ColumnShape, Form, OperationShape, Shape, take_apart
 
 PLANS = 512
 """How many plans an engine keeps. The package's own calls have some thirty shapes; only lists make more."""
 
-_AS_THEY_ARE = (models.CharField, models.TextField, models.IntegerField, models.BooleanField)
+_AS_THEY_ARE = (IdField, models.CharField, models.TextField, models.IntegerField, models.BooleanField)
+_WITHOUT_VALUE = {Form.NULL: "{0} IS NULL", Form.NOT_NULL: "{0} IS NOT NULL"}
 _SETS = {Form.PLAIN: "{0} = %s", Form.KEEP: "{0} = COALESCE({0}, %s)"}
 _COMPARES = {
     Form.PLAIN: "{0} = %s",
@@ -37,10 +40,14 @@ Slot: TypeAlias = tuple[int, Convert | None]
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A piece of SQL, and its parameters in the order of the text."""
+    """A piece of SQL, and its parameters in the order of the text.
+
+    `rows_at` is the place of a list of rows: the statement is carried out for each of them, which then stands there.
+    """
 
     text: str
     slots: tuple[Slot, ...] = ()
+    rows_at: int | None = None
 
     def parameters(self, values: Sequence[Any], connection: BaseDatabaseWrapper) -> list[Any]:
         """What the driver is given beside the text."""
@@ -49,6 +56,31 @@ class Sql:
             value = values[place]
             parameters.append(value if convert is None or value is None else convert(value, connection))
         return parameters
+
+    def execute(self, cursor: CursorWrapper, values: Sequence[Any], connection: BaseDatabaseWrapper) -> None:
+        """Carry it out with the values of a call."""
+        if self.rows_at is None:
+            cursor.execute(self.text, self.parameters(values, connection))
+        else:
+            before, rows, after = values[: self.rows_at], values[self.rows_at], values[self.rows_at + 1 :]
+            cursor.executemany(self.text, [self.parameters([*before, row, *after], connection) for row in rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a query selects: SQL, and for each column its name and what converts its values."""
+
+    text: str
+    names: tuple[str, ...]
+    converters: tuple[tuple[str, Convert], ...]
+
+    def row(self, values: Sequence[Any], connection: BaseDatabaseWrapper) -> dict[str, Any]:
+        """A row by names."""
+        row = dict(zip(self.names, values, strict=True))
+        for name, convert in self.converters:
+            if row[name] is not None:
+                row[name] = convert(row[name], connection)
+        return row
 
 
 def compose(template: str, *parts: Sql) -> Sql:
@@ -75,6 +107,7 @@ class SqlEngine(Engine):
     def __init__(self, using: str) -> None:
         super().__init__(using)
         self._statements_of = lru_cache(maxsize=PLANS)(self._statements)
+        self._query_of = lru_cache(maxsize=PLANS)(self._query)
 
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`."""
@@ -92,11 +125,28 @@ class SqlEngine(Engine):
         counts: list[int] = []
         with connection.cursor() as cursor:
             for statement in statements:
-                cursor.execute(statement.text, statement.parameters(values, connection))
+                statement.execute(cursor, values, connection)
                 counts.append(cursor.rowcount)
                 if not counts[0]:
                     return (0,) * len(statements)
         return tuple(counts)
+
+    def read(
+        self,
+        model: type[models.Model],
+        where: Conditions,
+        columns: Sequence[str],
+        *,
+        order_by: Sequence[str] = (),
+        limit: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """See `Engine.read`."""
+        (shape,), values = take_apart((Guard(model, where),), counts_lists=self.counts_lists)
+        query, selected = self._query_of(shape, tuple(columns), tuple(order_by), limit)
+        connection = self.connection
+        with connection.cursor() as cursor:
+            query.execute(cursor, values, connection)
+            return [selected.row(row, connection) for row in cursor.fetchall()]
 
     def set_by_key(
         self, model: type[models.Model], pk: str, assignment: str, parameters: Sequence[Any], at: datetime
@@ -131,14 +181,79 @@ class SqlEngine(Engine):
         if kind is Guard:
             raise ValueError("A guard stands first")
         conditions = [] if condition is None else [condition]
-        if kind is Insert:
-            columns = ", ".join(self.column(model, name) for name, _, _ in sets)
-            marks = join(", ", [self._mark(model, name, places) for name, _, _ in sets])
-            insert = compose(f"INSERT INTO {self.table(model)} ({columns}) SELECT {{}}", marks)
-            return join(" WHERE ", [insert, *conditions])
+        if kind in (Insert, InsertMany):
+            return self._insert(model, sets, conditions, places)
         assignments = join(", ", [self._assignment(model, column, places) for column in sets])
         update = compose(f"UPDATE {self.table(model)} SET {{}}", assignments)
         return compose("{} WHERE {}", update, join(" AND ", [*self._comparisons(model, compares, places), *conditions]))
+
+    def _insert(
+        self, model: type[models.Model], sets: Sequence[ColumnShape], conditions: Sequence[Sql], places: Iterator[int]
+    ) -> Sql:
+        # A column that is left out is null.
+        common = [name for name, form, _ in sets if form is Form.PLAIN]
+        own = [name for name, form, _ in sets if form is Form.EACH]
+        columns = ", ".join(self.column(model, name) for name in (*common, *own))
+        marks = [self._mark(model, name, places) for name in common]
+        if own:
+            return self.insert_many(model, columns, marks, own, conditions, next(places))
+        insert = compose(f"INSERT INTO {self.table(model)} ({columns}) SELECT {{}}", join(", ", marks))
+        return join(" WHERE ", [insert, *conditions])
+
+    def insert_many(
+        self,
+        model: type[models.Model],
+        columns: str,
+        common: Sequence[Sql],
+        own: Sequence[str],
+        conditions: Sequence[Sql],
+        place: int,
+    ) -> Sql:
+        """An INSERT of the rows at `place`, whose `own` columns come after the `common` ones."""
+        marks = list(common)
+        for index, name in enumerate(own):
+            field = field_of(model, name)
+            marks.append(Sql(self.mark(field), ((place, _item(index, self.converter(field))),)))
+        insert = compose(f"INSERT INTO {self.table(model)} ({columns}) SELECT {{}}", join(", ", marks))
+        return replace(join(" WHERE ", [insert, *conditions]), rows_at=place)
+
+    def _query(
+        self, guard: OperationShape, names: tuple[str, ...], order_by: tuple[str, ...], limit: int | None
+    ) -> tuple[Sql, Columns]:
+        model = guard[1]
+        columns = self.columns(model, names)
+        foreign = {name.partition("__")[0] for name in names if "__" in name}
+        tables = self.table(model) + "".join(self._join(model, key) for key in sorted(foreign))
+        where = join(" AND ", self._comparisons(model, guard[3], count()))
+        order = ", ".join(self._qualified(model, name) for name in order_by)
+        tail = (f" ORDER BY {order}" if order else "") + ("" if limit is None else f" LIMIT {limit}")
+        return compose(f"SELECT {columns.text} FROM {tables} WHERE {{}}{tail}", where), columns
+
+    def columns(self, model: type[models.Model], names: tuple[str, ...]) -> Columns:
+        """The columns of these names, to be selected."""
+        texts, converters = [], []
+        for name in names:
+            key, _, foreign = name.partition("__")
+            owner, own = (self._target(model, key), foreign) if foreign else (model, name)
+            texts.append(self._qualified(owner, own))
+            reader = self.reader(field_of(owner, own))
+            if reader is not None:
+                converters.append((name, reader))
+        return Columns(", ".join(texts), names, tuple(converters))
+
+    def _join(self, model: type[models.Model], key: str) -> str:
+        target = self._target(model, key)
+        primary_key = self._qualified(target, target._meta.pk.attname)
+        return f" INNER JOIN {self.table(target)} ON {self._qualified(model, f'{key}_id')} = {primary_key}"
+
+    def _target(self, model: type[models.Model], key: str) -> type[models.Model]:
+        foreign_key = model._meta.get_field(key)
+        assert isinstance(foreign_key, models.ForeignKey)  # noqa: S101 - nothing else is followed
+        target: type[models.Model] = foreign_key.related_model
+        return target
+
+    def _qualified(self, model: type[models.Model], name: str) -> str:
+        return f"{self.table(model)}.{self.column(model, name)}"
 
     def rows(self, guard: OperationShape, places: Iterator[int]) -> Sql:
         """The rows that a guard asks for, to stand after FROM."""
@@ -170,6 +285,8 @@ class SqlEngine(Engine):
 
     def _assignment(self, model: type[models.Model], shape: ColumnShape, places: Iterator[int]) -> Sql:
         name, form, _ = shape
+        if form is Form.NULL:
+            return Sql(f"{self.column(model, name)} = NULL")
         slot = next(places), self.converter(field_of(model, name))
         return Sql(_SETS[form].format(self.column(model, name)), (slot,))
 
@@ -180,9 +297,9 @@ class SqlEngine(Engine):
 
     def _comparison(self, model: type[models.Model], shape: ColumnShape, places: Iterator[int]) -> Sql:
         name, form, length = shape
-        column = self.column(model, name)
-        if form is Form.NULL:
-            return Sql(f"{column} IS NULL")
+        column = self._qualified(model, name)
+        if form in _WITHOUT_VALUE:
+            return Sql(_WITHOUT_VALUE[form].format(column))
         slot = next(places), self.converter(field_of(model, name))
         if form is Form.ANY:
             return self.any_of(column, length, slot)
@@ -199,6 +316,29 @@ class SqlEngine(Engine):
         # Not their subclasses, which may do something to a value.
         return None if type(field) in _AS_THEY_ARE else field.get_db_prep_save
 
+    def reader(self, field: models.Field[Any, Any]) -> Convert | None:
+        """What makes of a value that the driver answers with the field's own; `None` if it is that."""
+        if isinstance(field, models.ForeignKey):
+            return self.reader(field.target_field)
+        if isinstance(field, PayloadField):
+            return _from_json
+        if isinstance(field, MillisecondDateTimeField):
+            return _aware
+        return _true_or_false if isinstance(field, models.BooleanField) else None
+
+
+def _from_json(value: Any, connection: BaseDatabaseWrapper) -> Any:
+    return json.loads(value)
+
+
+def _aware(value: Any, connection: BaseDatabaseWrapper) -> datetime:
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=connection.timezone)
+
+
+def _true_or_false(value: Any, connection: BaseDatabaseWrapper) -> bool:
+    return bool(value)
+
 
 def _as_json(value: Any, connection: BaseDatabaseWrapper) -> str:
     return encode(value)
@@ -207,4 +347,4 @@ def _as_json(value: Any, connection: BaseDatabaseWrapper) -> str:
 def _item(index: int, convert: Convert | None) -> Convert:
     if convert is None:
         return lambda values, connection: values[index]
-    return lambda values, connection: convert(values[index], connection)
+    return lambda values, connection: None if values[index] is None else convert(values[index], connection)

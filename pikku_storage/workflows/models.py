@@ -7,30 +7,21 @@ engine row.
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from pikku_storage.db.fields import MillisecondDateTimeField, PayloadField
+from pikku_storage.db.fields import IdField, MillisecondDateTimeField, PayloadField
 from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.workflows.definitions import NAME_LENGTH
 from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet, VersionQuerySet
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
 
-ID_LENGTH = 255
-
-
-def text_id(**options: Any) -> models.CharField[str, str]:
-    """A column that holds an id: text, made by the application, of any shape up to 255 characters."""
-    return models.CharField(max_length=ID_LENGTH, **options)
-
 
 class WorkflowRun(models.Model):
     """One run of a workflow."""
 
-    id = text_id(primary_key=True, default=new_id, db_column="workflow_run_id", editable=False)
+    id = IdField(primary_key=True, default=new_id, db_column="workflow_run_id", editable=False)
     workflow = models.CharField(_("workflow"), max_length=NAME_LENGTH)
     status = models.CharField(_("status"), max_length=16, choices=RunStatus, default=RunStatus.RUNNING)
     input = PayloadField(_("input"), null=True)
@@ -46,8 +37,8 @@ class WorkflowRun(models.Model):
     updated_at = MillisecondDateTimeField(_("updated"))
 
     # Ours: who owns the run (also `wire.pikkuUserId`), and what makes starting it twice the same run.
-    owner_id = text_id(verbose_name=_("owner"), null=True)
-    idempotency_key = text_id(verbose_name=_("idempotency key"), null=True)
+    owner_id = IdField(verbose_name=_("owner"), null=True)
+    idempotency_key = IdField(verbose_name=_("idempotency key"), null=True)
     # Ours, engine.md §1-2: when somebody must look again, who is inside, until when, and what changed last.
     due_at = MillisecondDateTimeField(_("due"), null=True)
     redrives = models.IntegerField(_("times driven again"), null=True)
@@ -69,7 +60,7 @@ class WorkflowRun(models.Model):
             models.Index(fields=("owner_id", "created_at", "id"), name="idx_workflow_runs_owner_cr"),
             models.Index(fields=("created_at", "id"), name="idx_workflow_runs_created"),
             models.Index(fields=("idempotency_key",), name="idx_workflow_runs_key"),
-            SparseIndex(fields=("due_at",), name="idx_workflow_runs_due"),
+            SparseIndex(fields=("due_at",), present="due_at", name="idx_workflow_runs_due"),
         )
 
     def __str__(self) -> str:
@@ -79,7 +70,7 @@ class WorkflowRun(models.Model):
 class WorkflowStep(models.Model):
     """The current state of one step of a run; `(run, step_name)` is its identity."""
 
-    id = text_id(primary_key=True, default=new_id, db_column="workflow_step_id", editable=False)
+    id = IdField(primary_key=True, default=new_id, db_column="workflow_step_id", editable=False)
     run = models.ForeignKey(
         WorkflowRun,
         models.CASCADE,
@@ -94,7 +85,7 @@ class WorkflowStep(models.Model):
     status = models.CharField(_("status"), max_length=16, choices=StepStatus, default=StepStatus.PENDING)
     result = PayloadField(_("output"), null=True)
     error = PayloadField(_("error"), null=True)
-    child_run_id = text_id(verbose_name=_("child run"), null=True)
+    child_run_id = IdField(verbose_name=_("child run"), null=True)
     branch_taken = models.CharField(_("branch"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
     retries = models.IntegerField(_("retries"), null=True)
     retry_delay = models.CharField(_("retry delay"), max_length=32, null=True)  # noqa: DJ001
@@ -122,8 +113,9 @@ class WorkflowStep(models.Model):
         ordering = ("created_at", "id")
         constraints = (models.UniqueConstraint(fields=("run", "step_name"), name="workflow_step_run_name_unique"),)
         indexes = (
-            models.Index(fields=("run", "status"), name="idx_workflow_step_run_status"),
-            SparseIndex(fields=("due_at",), name="idx_workflow_step_due"),
+            # Whoever asks for a run's steps by their status asks for those that are not settled.
+            SparseIndex(fields=("run", "status"), present="due_at", name="idx_workflow_step_run_status"),
+            SparseIndex(fields=("due_at",), present="due_at", name="idx_workflow_step_due"),
         )
 
     def __str__(self) -> str:
@@ -133,7 +125,7 @@ class WorkflowStep(models.Model):
 class WorkflowStepHistory(models.Model):
     """One attempt of a step. Its id is derived from step and attempt, so writing it twice is the same row."""
 
-    id = text_id(primary_key=True, db_column="history_id", editable=False)
+    id = IdField(primary_key=True, db_column="history_id", editable=False)
     step = models.ForeignKey(
         WorkflowStep,
         models.CASCADE,
@@ -173,7 +165,7 @@ class WorkflowStepHistory(models.Model):
 class WorkflowVersion(models.Model):
     """An immutable definition of a workflow, by hash."""
 
-    id = text_id(primary_key=True, editable=False)
+    id = IdField(primary_key=True, editable=False)
     workflow_name = models.CharField(_("workflow"), max_length=NAME_LENGTH)
     graph_hash = models.CharField(_("version"), max_length=64)
     graph = PayloadField(_("definition"))

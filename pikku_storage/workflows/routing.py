@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 from celery import Celery
 from celery.signals import task_postrun, task_prerun
-from django.db import close_old_connections
+from django.db import close_old_connections, connections
 
 from pikku_storage.conf import settings
 
@@ -16,6 +19,11 @@ SENDING_LIMITS = {"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "
 """Broker transport options. Without them a broker that is down blocks the sender for ever."""
 DB_REUSE_MAX = "CELERY_DB_REUSE_MAX"
 """How often Celery lets a worker use its database connection; without it every task connects anew."""
+
+STILL_THERE = 1.0
+"""Seconds for which a worker's database connection needs no health check after a task."""
+_last_task = threading.local()
+"""`at`: when this thread, which has connections of its own, last began or ended a task."""
 
 
 def configure(app: Celery) -> None:
@@ -51,5 +59,14 @@ def _complete(sender: Celery, **kwargs: object) -> None:
 
 
 def _close_obsolete_connections(**kwargs: object) -> None:
-    """As Django does around each request: what is broken or older than `CONN_MAX_AGE` is closed, the rest is kept."""
+    """As Django does around each request: what is broken or older than `CONN_MAX_AGE` is closed, the rest is kept.
+
+    `CONN_HEALTH_CHECKS` asks the server before each request whether it is still there. A connection of the last second
+    is taken to be; to ask before each of a hundred short steps costs as much as one of their writes.
+    """
     close_old_connections()
+    now = time.monotonic()
+    if now - getattr(_last_task, "at", float("-inf")) < STILL_THERE:
+        for connection in connections.all(initialized_only=True):
+            connection.health_check_done = True  # type: ignore[attr-defined]
+    _last_task.at = now

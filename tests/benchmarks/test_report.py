@@ -5,6 +5,7 @@ import json
 import pytest
 
 from benchmarks import report
+from benchmarks.comparison import Comparison
 from benchmarks.environment import Environment
 from benchmarks.runner import Outcome, Result
 from benchmarks.scenarios import BURST, CHAIN_1, CHAIN_100, COMMITS
@@ -49,6 +50,19 @@ def test_all_lines_of_the_table_are_as_long(outcome: Outcome) -> None:
     lines = [line for line in report.table(outcome).splitlines() if line.startswith("|")]
     assert len(lines) == 4
     assert len({len(line) for line in lines}) == 1
+
+
+def test_growth_has_a_table_of_its_own(outcome: Outcome) -> None:
+    step = Comparison(title="a step: the first, the last", unit="ms", first=2.0, second=3.0, goal=1.2)
+    # Figures of different minutes bring their own ratio.
+    runs = Comparison(title="a step: empty, full", unit="ms", first=2.0, second=3.0, ratio=0.9)
+    outcome.comparisons += [step, runs]
+    rows = [line for line in report.table(outcome).splitlines() if line.startswith("| a step")]
+    assert [[cell.strip() for cell in row.strip("|").split("|")[1:]] for row in rows] == [
+        ["ms", "2.00", "3.00", "1.50", "≤ 1.20"],
+        ["ms", "2.00", "3.00", "0.90", "-"],
+    ]
+    assert [each["ratio"] for each in report.as_json(outcome)["comparisons"]] == [1.5, 0.9]
 
 
 def test_without_results_only_the_reasons_are_said() -> None:

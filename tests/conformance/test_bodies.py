@@ -310,8 +310,8 @@ def test_a_replay_costs_the_same_however_many_steps_are_finished(
 ) -> None:
     _, texts = _replayed(outbox, statements, count)
 
-    # Enter, read the run, read its steps, settle.
-    assert len(texts) == 4
+    # Enter the run and read it (on PostgreSQL one statement), read its steps, settle.
+    assert len(texts) == (3 if connection.vendor == "postgresql" else 4)
 
 
 @pytest.mark.contract("RS-03", "RS-04")

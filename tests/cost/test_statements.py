@@ -113,10 +113,10 @@ def test_the_hundredth_step_costs_what_the_first_one_did() -> None:
 
 
 def test_the_cost_of_a_queued_step_is_what_its_reasons_say() -> None:
-    """Enter the run; read it and its steps; insert step and attempt; after sending, note both as scheduled; leave.
+    """Enter the run (and read it: on PostgreSQL one statement); read its steps; insert step and attempt; leave.
 
-    Then, in the worker that got the step's message: read step and run; claim step and attempt; outcome of step and
-    attempt with the run's wake-up; and the run's end: enter, read, read, settle.
+    Then, in the worker that got the step's message: read step and run, in one; claim step and attempt; outcome of step
+    and attempt with the run's wake-up; and the run's end: enter, read its steps, settle.
     """
     with Cost() as start:
         handle = queued_one.start()
@@ -128,11 +128,11 @@ def test_the_cost_of_a_queued_step_is_what_its_reasons_say() -> None:
         service.execute_workflow_step(handle.id, message.step_name or "")
     assert handle.status == "completed"
     assert start.statements == 1, start.texts
-    assert orchestrate.statements == (7 if IS_POSTGRESQL else 8), orchestrate.texts
-    assert execute.statements == (8 if IS_POSTGRESQL else 11), execute.texts
+    assert orchestrate.statements == (4 if IS_POSTGRESQL else 6), orchestrate.texts
+    assert execute.statements == (6 if IS_POSTGRESQL else 10), execute.texts
 
 
-def test_a_duplicate_message_costs_two_statements() -> None:
+def test_a_duplicate_message_costs_at_most_two_statements() -> None:
     handle = queued_one.start()
     service = WorkflowService()
     service.orchestrate_workflow(handle.id)
@@ -141,7 +141,7 @@ def test_a_duplicate_message_costs_two_statements() -> None:
         service.execute_workflow_step(handle.id, "away")
     with Cost() as run_again:
         service.orchestrate_workflow(handle.id)
-    assert (step_again.statements, run_again.statements) == (2, 2), step_again.texts + run_again.texts
+    assert (step_again.statements, run_again.statements) == (1, 2), step_again.texts + run_again.texts
 
 
 @pytest.mark.parametrize("width", [2, 40])
@@ -149,8 +149,43 @@ def test_a_fan_out_is_begun_with_the_same_statements_however_wide(width: int) ->
     handle = spread.start({"width": width})
     with Cost() as cost:
         WorkflowService().orchestrate_workflow(handle.id)
-    assert cost.statements == (7 if IS_POSTGRESQL else 8), cost.texts
+    assert cost.statements == (4 if IS_POSTGRESQL else 6), cost.texts
     assert sum(message.step_name is not None for message in sent) == width
+
+
+def test_an_item_of_a_fan_out_costs_a_read_a_claim_an_outcome_and_a_look_at_the_others() -> None:
+    handle = spread.start({"width": 3})
+    service = WorkflowService()
+    service.orchestrate_workflow(handle.id)
+    with Cost() as cost:
+        service.execute_workflow_step(handle.id, "item[1]")
+    assert cost.statements == (4 if IS_POSTGRESQL else 6), cost.texts
+
+
+@function(name="cost.once", retries=0, queued=True)
+def once() -> None: ...
+
+
+@function(name="cost.twice", retries=1, queued=True)
+def twice() -> None: ...
+
+
+@workflow(name="cost.away")
+def away(flow: Flow, function: str) -> None:
+    flow.do("away", function)
+
+
+@pytest.mark.skipif(not IS_POSTGRESQL, reason="the option means something on PostgreSQL only")
+@pytest.mark.parametrize(("name", "waits"), [("cost.once", True), ("cost.twice", False)])
+def test_the_claim_waits_for_the_disk_only_if_it_is_the_last_and_the_outcome_always(name: str, waits: bool) -> None:
+    handle = away.start({"function": name})
+    service = WorkflowService()
+    service.orchestrate_workflow(handle.id)
+    with Cost() as cost:
+        service.execute_workflow_step(handle.id, "away")
+    claim, outcome = [text for text in cost.texts if 'UPDATE "workflow_step" ' in text]
+    assert ("synchronous_commit" not in claim) == waits
+    assert "synchronous_commit" not in outcome
 
 
 def test_a_relay_with_nothing_to_do_reads_twice() -> None:

@@ -69,31 +69,27 @@ def drive(
     `WorkflowDispatchException` if steps could not be dispatched, after leaving properly.
     """
     inline = inline or runtime.is_inline
-    if token is None:
-        token = new_token()
-        if not _enter(runtime, run_id, token):
-            return False
+    token = token or new_token()
+    run = new or _enter(runtime, run_id, token)
+    if run is None:
+        return False
     poll = FIRST_POLL
-    while _go_through(runtime, run_id, token, new=new, inline=inline):
-        new = None
+    while run is not None and _go_through(runtime, run, token, is_new=run is new, inline=inline):
         # Inline, and somebody else has a step of this run.
         time.sleep(poll)
         poll = min(poll * POLL_FACTOR, _LONGEST_POLL)
-        if not _enter(runtime, run_id, token):
-            break
+        run = _enter(runtime, run_id, token)
     return True
 
 
-def _go_through(runtime: Runtime, run_id: str, token: str, *, new: Run | None, inline: bool) -> bool:
+def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inline: bool) -> bool:
     """Pass after pass, until the run has ended, waits, or is not ours any more; whether it must be entered again."""
-    while True:
-        run = new or runtime.read_run(run_id)
-        if run is None or run.is_terminal:
-            return False
+    run: Run | None = entered
+    run_id = entered.id
+    while run is not None and not run.is_terminal:
         with keep(lambda: runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now()))):
             try:
-                steps = [] if run is new else runtime.read_steps(run_id)
-                new = None
+                steps = [] if is_new else runtime.read_steps(run_id)
                 replay, outcome = _pass(runtime, run, steps, token, inline=inline)
             except PassLostError:
                 return False
@@ -108,9 +104,11 @@ def _go_through(runtime: Runtime, run_id: str, token: str, *, new: Run | None, i
         # Woken meanwhile: go round again. Or lost to another worker, or cancelled: nothing more to do here.
         if not runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now())):
             return False
+        run, is_new = runtime.read_run(run_id), False
+    return False
 
 
-def _enter(runtime: Runtime, run_id: str, token: str) -> bool:
+def _enter(runtime: Runtime, run_id: str, token: str) -> Run | None:
     at = runtime.now()
     return runtime.runs.enter(run_id, token, worker=runtime.worker, at=at, until=runtime.lease_end(at))
 

@@ -55,15 +55,15 @@ def claim_seen(runtime: Runtime, step: StepState) -> tuple[StepState, Claim] | N
 def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | None = None) -> None:
     """Claim and carry out a queued step, then the run if that was what it waited for.
 
-    Six statements beside what the run itself needs: read step, read run, claim (step and history), outcome (step,
-    history and, for a step on its own, the run's wake-up). A message is only a hint, so what it says is read again;
-    that is what the two reads are for. A duplicate costs the reads.
+    Beside what the run itself needs: one read, claim (step and history), outcome (step, history and, for a step on its
+    own, the run's wake-up). A message is only a hint, so what it says is read again; that is what the read is for, and
+    all that a duplicate costs.
     """
-    step = runtime.read_step(run_id, step_name)
-    run = runtime.read_run(run_id)
-    if step is None or run is None:
+    found = runtime.read_step_and_run(run_id, step_name)
+    if found is None:
         logger.info("Step %s of run %s is gone; its message is dropped", step_name, run_id)
         return
+    step, run = found
     if rpc_name is not None and rpc_name != step.rpc_name:
         raise WorkflowStepFunctionMismatchError(step_name, step.rpc_name, rpc_name)
     if run.is_terminal or step.is_settled or step.rpc_name is None:
@@ -98,10 +98,10 @@ def follow(runtime: Runtime, step: StepState, *, drives: bool = True) -> None:
             delay: timedelta = step.due_at - runtime.now()
             runtime.hint(runtime.message(step.run_id, step.step_name, queue=step.queue, delay=delay))
         return
-    if step.group is not None:
-        group = runtime.steps.filter(run_id=step.run_id, group=step.group, due_at__isnull=False)
-        if group.exists() or not runtime.runs.wake(step.run_id, at=runtime.now()):
-            return
+    if step.group is not None and (
+        runtime.steps.is_group_open(step.run_id, step.group) or not runtime.runs.wake(step.run_id, at=runtime.now())
+    ):
+        return
     if drives:
         # Another trip through the broker would only cost time: this worker is free.
         drive(runtime, step.run_id)

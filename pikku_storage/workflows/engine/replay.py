@@ -176,34 +176,52 @@ class Replay:
             return
 
     def _dispatch(self, calls: Sequence[Call]) -> None:
-        """Hand steps to their queues: rows first, then messages, then a note that they are with the broker."""
+        """Hand steps to their queues: rows first, then messages."""
         if not calls:
             return
         for call in calls:
             if call.target.rpc_name not in registry.functions:
                 missing = RPCNotFoundError(str(call.target.rpc_name))
                 raise WorkflowSuspendedException(coded_error(RPC_NOT_FOUND, str(missing)))
+        pending = [
+            step
+            for call in calls
+            if (step := self._steps.get(call.name)) is not None and step.status == StepStatus.PENDING
+        ]
+        new = self._add_queued([call for call in calls if call.name not in self._steps])
+        if not (new or pending):
+            return
+        # The time before sending, so that it is not after the claim of a worker that is quicker than the note.
         at = self.runtime.now()
         due_at = self.runtime.patience_end(at)
-        new = [self._new_step(call) for call in calls if call.name not in self._steps]
-        if new:
-            try:
-                self.runtime.steps.add_many(new, at=at, due_at=due_at)
-            except IntegrityError:
-                raise PassLostError from None
-            self._steps.update((step.step_name, _begun(step, StepStatus.PENDING, at, due_at)) for step in new)
-        pending = [self._steps[call.name] for call in calls if self._steps[call.name].status == StepStatus.PENDING]
-        if pending:
-            # The time before sending, so that it is not after the claim of a worker that is quicker than the note.
-            at = self.runtime.now()
-            try:
-                self.runtime.send(
-                    [self.runtime.message(self.run.id, step.step_name, queue=step.queue) for step in pending]
-                )
-            except WorkflowDispatchException as error:
-                self.dispatch_error = error
-            else:
+        try:
+            self.runtime.send(
+                [self.runtime.message(self.run.id, step.step_name, queue=step.queue) for step in (*pending, *new)]
+            )
+        except WorkflowDispatchException as error:
+            self.dispatch_error = error
+            if new:
+                self.runtime.steps.take_back([step.step_id for step in new], at=at, due_at=due_at)
+        else:
+            if pending:
                 self.runtime.steps.schedule([step.step_id for step in pending], at=at, due_at=due_at)
+
+    def _add_queued(self, calls: Sequence[Call]) -> list[StepState]:
+        """The rows of new steps, all at once. Their messages follow; the relay sends those that get lost on the way."""
+        if not calls:
+            return []
+        at = self.runtime.now()
+        due_at = self.runtime.patience_end(at)
+        steps = [self._new_step(call) for call in calls]
+        try:
+            added = self.runtime.steps.add_many(steps, at=at, due_at=due_at, inside=self._fence)
+        except IntegrityError:
+            added = False
+        if not added:
+            raise PassLostError
+        begun = [_begun(step, StepStatus.SCHEDULED, at, due_at) for step in steps]
+        self._steps.update((step.step_name, step) for step in begun)
+        return begun
 
     def _run_here(self, call: Call) -> None:
         """Carry a step out in this pass, until it is settled or must wait."""

@@ -25,6 +25,7 @@ from pikku_storage.workflows.records import Run, StepState
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_RUN_COLUMNS = tuple(f"run__{name}" for name in Run.COLUMNS)
 _PAUSES = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -80,18 +81,27 @@ class Runtime:
 
     def read_run(self, run_id: str) -> Run | None:
         """The run, or `None`."""
-        row = self.runs.filter(pk=run_id).values(*Run.COLUMNS).first()
-        return None if row is None else Run.from_row(row)
+        rows = self.engine.read(WorkflowRun, {"id": run_id}, Run.COLUMNS)
+        return Run.from_row(rows[0]) if rows else None
 
     def read_steps(self, run_id: str) -> list[StepState]:
         """All steps of the run in one read, oldest first."""
-        rows = self.steps.filter(run_id=run_id).order_by("created_at", "id").values(*StepState.COLUMNS)
+        rows = self.engine.read(WorkflowStep, {"run_id": run_id}, StepState.COLUMNS, order_by=("created_at", "id"))
         return [StepState.from_row(row) for row in rows]
 
     def read_step(self, run_id: str, step_name: str) -> StepState | None:
         """One step of the run, or `None`."""
-        row = self.steps.filter(run_id=run_id, step_name=step_name).values(*StepState.COLUMNS).first()
-        return None if row is None else StepState.from_row(row)
+        rows = self.engine.read(WorkflowStep, {"run_id": run_id, "step_name": step_name}, StepState.COLUMNS)
+        return StepState.from_row(rows[0]) if rows else None
+
+    def read_step_and_run(self, run_id: str, step_name: str) -> tuple[StepState, Run] | None:
+        """One step together with its run, or `None`."""
+        where = {"run_id": run_id, "step_name": step_name}
+        rows = self.engine.read(WorkflowStep, where, (*StepState.COLUMNS, *_RUN_COLUMNS))
+        if not rows:
+            return None
+        run = {name: rows[0].pop(f"run__{name}") for name in Run.COLUMNS}
+        return StepState.from_row(rows[0]), Run.from_row(run)
 
     def read_state(self, run_id: str) -> dict[str, Json]:
         """The state of the run; empty for an unknown run."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
+from django.db.models import Model
 
-from pikku_storage.db.operations import OrNull
+from pikku_storage.db.operations import InsertMany, OrNull
 from pikku_storage.workflows.querysets.base import Claim, NewStep
 from pikku_storage.workflows.statuses import StepStatus
 
@@ -31,6 +32,15 @@ def saw(attempt: int) -> Any:
     """The condition that a step still is in the attempt its reader saw."""
     # A step that another program wrote may lack the number; that is its first attempt.
     return OrNull(1) if attempt == 1 else attempt
+
+
+def is_last(attempt: int, max_attempts: int | None) -> bool:
+    """Whether no attempt may follow this one, so that its beginning must be durable.
+
+    If the database server crashes and loses the beginning of an attempt, its outcome finds nothing to end, and the
+    attempt begins once more: that is the one which a crash costs anyway. The last one must not begin twice.
+    """
+    return attempt == max_attempts
 
 
 def claimed(claim: Claim, *, attempt: int) -> dict[str, Any]:
@@ -80,3 +90,15 @@ def attempt_row(step_id: str, attempt: int, state: Mapping[str, Any], at: dateti
         "scheduled_at": at if status == StepStatus.SCHEDULED else None,
         "worker": state.get("claimed_by"),
     }
+
+
+def insert_of(model: type[Model], rows: Sequence[Mapping[str, Any]]) -> InsertMany:
+    """The operation that inserts these rows, which have the same columns. What is one and the same value in all of them
+    is said once."""
+    # Not what is equal: `1` and `True` are, and differ in JSON.
+    common = {
+        name: value for name, value in rows[0].items() if name != "id" and all(row[name] is value for row in rows)
+    }
+    return InsertMany(
+        model, common, [{name: value for name, value in row.items() if name not in common} for row in rows]
+    )

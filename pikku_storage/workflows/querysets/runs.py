@@ -12,6 +12,7 @@ from pikku_storage.db.operations import Expired, Insert, Update
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import LIVE, EngineQuerySet
+from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, run_statuses_before
 
 if TYPE_CHECKING:
@@ -32,19 +33,20 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             raise
         return True
 
-    def enter(self, run_id: str, token: str, *, worker: str, at: datetime, until: datetime) -> bool:
-        """Let a pass into a live run, unless another one is inside (engine.md §2)."""
-        return self._change(
-            {"id": run_id, "status": LIVE, "pass_until": Expired(at)},
-            durable=False,
-            pass_token=token,
-            pass_until=until,
-            due_at=until,
-            status=RunStatus.RUNNING.value,
-            error=None,
-            last_worker=worker,
-            updated_at=at,
-        )
+    def enter(self, run_id: str, token: str, *, worker: str, at: datetime, until: datetime) -> Run | None:
+        """Let a pass into a live run, unless another one is inside (engine.md §2): the run as it is then, or `None`."""
+        where = {"id": run_id, "status": LIVE, "pass_until": Expired(at)}
+        values = {
+            "pass_token": token,
+            "pass_until": until,
+            "due_at": until,
+            "status": RunStatus.RUNNING.value,
+            "error": None,
+            "last_worker": worker,
+            "updated_at": at,
+        }
+        row = self.engine.take(Update(self.model, where, values), Run.COLUMNS, durable=False)
+        return None if row is None else Run.from_row(row)
 
     def leave(
         self,
@@ -64,6 +66,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         status = RunStatus.RUNNING if suspended_for is None else RunStatus.SUSPENDED
         return self._change(
             {"id": run_id, "pass_token": token, "wake_token": seen_wake, "status": RunStatus.RUNNING.value},
+            durable=suspended_for is not None,
             pass_token=None,
             pass_until=None,
             due_at=due_at,
@@ -107,7 +110,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
 
     def wake(self, run_id: str, *, at: datetime) -> bool:
         """Give a live run a reason to look again, which no pass inside can miss (engine.md §2)."""
-        return bool(self.engine.apply(self.wake_up(run_id, at))[0])
+        return bool(self.engine.apply(self.wake_up(run_id, at), durable=False)[0])
 
     def wake_up(self, run_id: str, at: datetime) -> Update:
         """`wake` as an operation, to happen together with another one. The redrive count 0 tells the relay that this is
@@ -138,5 +141,5 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         return bool(self.engine.merge_json_key(self.model, run_id, "state", key, value, at))
 
     def _change(self, where: Mapping[str, Any], /, *, durable: bool = True, **values: Any) -> bool:
-        # Not durable are leases and due times: a crash of the database server that loses one costs time only.
+        # Not durable are leases, wake-ups and due times: a crash of the database server that loses one costs time only.
         return bool(self.engine.apply(Update(self.model, where, values), durable=durable)[0])

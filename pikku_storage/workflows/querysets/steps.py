@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
-from pikku_storage.db.operations import Guard, Insert, KeepOr, Operation, Update
+from pikku_storage.db.operations import NOT_NULL, Guard, Insert, KeepOr, Operation, Update
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import Claim, EngineQuerySet, NewStep
 from pikku_storage.workflows.querysets.rows import (
@@ -17,6 +17,8 @@ from pikku_storage.workflows.querysets.rows import (
     attempt_row,
     claimed,
     history_model,
+    insert_of,
+    is_last,
     saw,
     step_row,
 )
@@ -24,7 +26,7 @@ from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.statuses import StepStatus, step_statuses_before
 
 if TYPE_CHECKING:
-    from pikku_storage.workflows.models import WorkflowStep, WorkflowStepHistory
+    from pikku_storage.workflows.models import WorkflowStep  # noqa: F401 - named in the base class as text
 
 
 class StepQuerySet(EngineQuerySet["WorkflowStep"]):
@@ -47,19 +49,27 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     def start(self, step: NewStep, claim: Claim, *, inside: Mapping[str, Any] | None = None) -> bool:
         """Insert a step already `running`. With conditions on its run in `inside`, only where they hold: a pass that
         was lost starts nothing."""
-        # If the database server crashes, the outcome's commit may find no start, and the step begins once more: that is
-        # the attempt which a crash costs anyway. A step without retries must not begin twice, so its start is durable.
-        return self._add(step, claimed(claim, attempt=1), claim.at, inside, durable=step.max_attempts == 1)
+        durable = is_last(1, step.max_attempts)
+        return self._add(step, claimed(claim, attempt=1), claim.at, inside, durable=durable)
 
-    def add_many(self, steps: Sequence[NewStep], *, at: datetime, due_at: datetime) -> None:
-        """Insert pending steps in bulk (a fan-out)."""
-        state = {"status": StepStatus.PENDING.value, "due_at": due_at}
-        rows = [self.model(**step_row(step, state, at)) for step in steps]
-        attempts = [history_model()(**attempt_row(step.id, 1, state, at)) for step in steps]
-        self._bulk_insert(rows, attempts)
+    def add_many(self, steps: Sequence[NewStep], *, at: datetime, due_at: datetime, inside: Mapping[str, Any]) -> bool:
+        """Insert steps whose messages are about to be sent (one, or a fan-out): `scheduled` from the start, which saves
+        changing them all when they are with the broker. `inside` as in `start`."""
+        state = {"status": StepStatus.SCHEDULED.value, "due_at": due_at}
+        rows = insert_of(self.model, [step_row(step, state, at) for step in steps])
+        attempts = insert_of(history_model(), [attempt_row(step.id, 1, state, at) for step in steps])
+        with self.engine.savepoint():
+            return bool(self.engine.apply(self._guard(steps[0].run_id, inside), rows, attempts)[0])
+
+    def take_back(self, step_ids: Sequence[str], *, at: datetime, due_at: datetime) -> int:
+        """What `add_many` said too early: no broker took the messages of these steps. Those that a worker has begun
+        nevertheless stay as they are."""
+        return self._reschedule(step_ids, StepStatus.SCHEDULED, StepStatus.PENDING, at, due_at, scheduled_at=None)
 
     def add_succeeded(self, steps: Sequence[StepState], *, run_id: str, at: datetime) -> None:
         """Insert copies of succeeded steps into another run, in bulk."""
+        if not steps:
+            return
         rows, attempts = [], []
         for step in steps:
             copy = NewStep(
@@ -76,17 +86,9 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 timeout_ms=step.timeout_ms,
             )
             outcome = {"status": StepStatus.SUCCEEDED.value, "result": step.result}
-            rows.append(self.model(**step_row(copy, outcome, at)))
-            attempts.append(
-                history_model()(**attempt_row(copy.id, 1, outcome, at), result=step.result, succeeded_at=at)
-            )
-        self._bulk_insert(rows, attempts)
-
-    def _bulk_insert(self, rows: Sequence[WorkflowStep], attempts: Sequence[WorkflowStepHistory]) -> None:
-        self._for_write = True
-        with transaction.atomic(using=self.db):
-            self.bulk_create(rows)
-            history_model()._default_manager.using(self.db).bulk_create(attempts)
+            rows.append(step_row(copy, outcome, at))
+            attempts.append({**attempt_row(copy.id, 1, outcome, at), "result": step.result, "succeeded_at": at})
+        self.engine.apply(insert_of(self.model, rows), insert_of(history_model(), attempts))
 
     def _add(
         self,
@@ -122,12 +124,13 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         state = claimed(claim, attempt=attempt)
         taken = Update(self.model, where, {**state, "result": None, "error": None, "updated_at": claim.at})
         guard = [] if inside is None else [self._guard(step.run_id, inside)]
+        durable = is_last(attempt, step.max_attempts)
         if is_retry:
             begun = Insert(history_model(), attempt_row(step.step_id, attempt, state, claim.at))
-            won = self.engine.apply(*guard, taken, begun)[len(guard)]
+            won = self.engine.apply(*guard, taken, begun, durable=durable)[len(guard)]
         else:
             running = {"status": StepStatus.RUNNING.value, "running_at": claim.at, "worker": claim.worker}
-            won = self._move(step.step_id, taken, running, at=claim.at, attempt=attempt, guard=guard)
+            won = self._move(step.step_id, taken, running, at=claim.at, attempt=attempt, guard=guard, durable=durable)
         if not won:
             return None
         return replace(
@@ -167,12 +170,24 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
 
     def schedule(self, step_ids: Sequence[str], *, at: datetime, due_at: datetime) -> int:
         """Note that the messages of pending steps are with the broker; answers how many were still pending."""
-        where = {"id": list(step_ids), "status": StepStatus.PENDING.value}
-        values = {"status": StepStatus.SCHEDULED.value, "due_at": due_at, "updated_at": at}
-        attempts = {"step_id": list(step_ids), "status": StepStatus.PENDING.value}
+        return self._reschedule(step_ids, StepStatus.PENDING, StepStatus.SCHEDULED, at, due_at, scheduled_at=at)
+
+    def _reschedule(
+        self,
+        step_ids: Sequence[str],
+        before: StepStatus,
+        after: StepStatus,
+        at: datetime,
+        due_at: datetime,
+        *,
+        scheduled_at: datetime | None,
+    ) -> int:
+        where = {"id": list(step_ids), "status": before.value}
+        values = {"status": after.value, "due_at": due_at, "updated_at": at}
+        attempts = {"step_id": list(step_ids), "status": before.value}
         return self.engine.apply(
             Update(self.model, where, values),
-            Update(history_model(), attempts, {"status": StepStatus.SCHEDULED.value, "scheduled_at": at}),
+            Update(history_model(), attempts, {"status": after.value, "scheduled_at": scheduled_at}),
             durable=False,
         )[0]
 
@@ -271,6 +286,11 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         idle = [StepStatus.PENDING, StepStatus.SCHEDULED, StepStatus.FAILED]
         return self.filter(run_id=run_id, status__in=idle, due_at__isnull=False).update(due_at=None)
 
+    def is_group_open(self, run_id: str, group: str) -> bool:
+        """Whether any step of a fan-out is not settled yet."""
+        where = {"run_id": run_id, "group": group, "due_at": NOT_NULL}
+        return bool(self.engine.read(self.model, where, ("id",), limit=1))
+
     def note(self, step_id: str, *, at: datetime, **values: str) -> bool:
         """Set what no transition guards: `child_run_id`, `branch_taken`."""
         return bool(self.engine.apply(Update(self.model, {"id": step_id}, {**values, "updated_at": at}))[0])
@@ -285,6 +305,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         attempt: int | None,
         guard: Sequence[Guard] = (),
         also: Update | None = None,
+        durable: bool = True,
     ) -> bool:
         """Change a step and its open attempt together."""
         history = history_model()
@@ -294,7 +315,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         operations: list[Operation] = [*guard, change, Update(history, open_attempt, attempt_values)]
         if also is not None:
             operations.append(also)
-        moved, followed = self.engine.apply(*operations)[len(guard) : len(guard) + 2]
+        moved, followed = self.engine.apply(*operations, durable=durable)[len(guard) : len(guard) + 2]
         if moved and not followed:
             self._mend_history(step_id, attempt, attempt_values, at)
         return bool(moved)
