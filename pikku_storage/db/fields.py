@@ -9,11 +9,14 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 if TYPE_CHECKING:
+    _CharField = models.CharField[Any, Any]
     _DateTimeField = models.DateTimeField[Any, Any]
 else:
     # Generic for the type checker only.
+    _CharField = models.CharField
     _DateTimeField = models.DateTimeField
 
 _TEXT_OR_LARGE_NUMBER = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(-?[0-9.]+e\+[0-9]+)')
@@ -23,6 +26,27 @@ def cut(moment: datetime) -> datetime:
     """`moment` without what is finer than a millisecond."""
     finer = moment.microsecond % 1000
     return moment.replace(microsecond=moment.microsecond - finer) if finer else moment
+
+
+def _exact(parameters: Any, connection: Any) -> Any:
+    """The parameters of a text column, with the collation under which only equal texts are equal.
+
+    What a MariaDB or MySQL database has by default takes "a", "A", "ä" and "a " for the same.
+    """
+    if connection.vendor == "mysql":
+        parameters["collation"] = "utf8mb4_nopad_bin" if connection.mysql_is_mariadb else "utf8mb4_0900_bin"
+    return parameters
+
+
+class ExactCharField(_CharField):
+    """Short text that equals nothing but itself: case, accents and trailing spaces count, on every database.
+
+    It may be null: in the contract's tables a text that is absent differs from an empty one.
+    """
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
+        """See `_exact`."""
+        return _exact(super().db_parameters(connection), connection)
 
 
 class MillisecondDateTimeField(_DateTimeField):
@@ -57,7 +81,10 @@ encode = PayloadEncoder().encode
 
 
 class PayloadField(models.JSONField):
-    """JSON that nobody filters by. Values come from `pikku_storage.json.to_json`; SQL NULL is `None`."""
+    """JSON that nobody filters by. Values come from `pikku_storage.json.to_json`; SQL NULL is `None`.
+
+    MariaDB keeps it as plain text: its own JSON refuses more than 31 levels of nesting.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "encoder": PayloadEncoder})
@@ -67,3 +94,15 @@ class PayloadField(models.JSONField):
         name, path, args, options = super().deconstruct()
         del options["encoder"]
         return name, path, args, options
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        """See `Field.db_type`."""
+        return "longtext" if connection.vendor == "mysql" else super().db_type(connection)
+
+    def db_check(self, connection: BaseDatabaseWrapper) -> str | None:
+        """See `Field.db_check`."""
+        return None if connection.vendor == "mysql" else super().db_check(connection)
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
+        """See `_exact`: JSON's own functions compare keys by the column's collation."""
+        return _exact(super().db_parameters(connection), connection)

@@ -14,14 +14,14 @@ from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.base import Engine
-from pikku_storage.db.fields import PayloadField, encode
+from pikku_storage.db.fields import ExactCharField, PayloadField, encode
 from pikku_storage.db.operations import Guard, Insert, Operation
 from pikku_storage.db.shapes import ColumnShape, Form, OperationShape, Shape, take_apart
 
 PLANS = 512
 """How many plans an engine keeps. The package's own calls have some thirty shapes; only lists make more."""
 
-_AS_THEY_ARE = (models.CharField, models.TextField, models.IntegerField, models.BooleanField)
+_AS_THEY_ARE = (ExactCharField, models.CharField, models.TextField, models.IntegerField, models.BooleanField)
 _SETS = {Form.PLAIN: "{0} = %s", Form.KEEP: "{0} = COALESCE({0}, %s)"}
 _COMPARES = {
     Form.PLAIN: "{0} = %s",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models
-from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from pikku_storage.db.fields import MillisecondDateTimeField, PayloadField
+from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField
+from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.workflows.definitions import NAME_LENGTH
 from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet, VersionQuerySet
@@ -22,23 +22,23 @@ from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatu
 ID_LENGTH = 255
 
 
-def text_id(**options: Any) -> models.CharField[str, str]:
+def text_id(**options: Any) -> ExactCharField:
     """A column that holds an id: text, made by the application, of any shape up to 255 characters."""
-    return models.CharField(max_length=ID_LENGTH, **options)
+    return ExactCharField(max_length=ID_LENGTH, **options)
 
 
 class WorkflowRun(models.Model):
     """One run of a workflow."""
 
     id = text_id(primary_key=True, default=new_id, db_column="workflow_run_id", editable=False)
-    workflow = models.CharField(_("workflow"), max_length=NAME_LENGTH)
-    status = models.CharField(_("status"), max_length=16, choices=RunStatus, default=RunStatus.RUNNING)
+    workflow = ExactCharField(_("workflow"), max_length=NAME_LENGTH)
+    status = ExactCharField(_("status"), max_length=16, choices=RunStatus, default=RunStatus.RUNNING)
     input = PayloadField(_("input"), null=True)
     output = PayloadField(_("output"), null=True)
     error = PayloadField(_("error"), null=True)
     state = PayloadField(_("state"), null=True, default=dict)
     inline = models.BooleanField(_("inline"), null=True, default=False)
-    graph_hash = models.CharField(_("version"), max_length=64, null=True)  # noqa: DJ001 - absent differs from empty
+    graph_hash = ExactCharField(_("version"), max_length=64, null=True)
     deterministic = models.BooleanField(_("deterministic"), null=True, default=False)
     planned_steps = PayloadField(_("planned steps"), null=True)
     wire = PayloadField(_("trigger"), null=True)
@@ -51,10 +51,10 @@ class WorkflowRun(models.Model):
     # Ours, engine.md §1-2: when somebody must look again, who is inside, until when, and what changed last.
     due_at = MillisecondDateTimeField(_("due"), null=True)
     redrives = models.IntegerField(_("times driven again"), null=True)
-    pass_token = models.CharField(max_length=32, null=True)  # noqa: DJ001
+    pass_token = ExactCharField(max_length=32, null=True)
     pass_until = MillisecondDateTimeField(null=True)
-    wake_token = models.CharField(max_length=32, null=True)  # noqa: DJ001
-    last_worker = models.CharField(_("last worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    wake_token = ExactCharField(max_length=32, null=True)
+    last_worker = ExactCharField(_("last worker"), max_length=NAME_LENGTH, null=True)
 
     objects = RunQuerySet.as_manager()
 
@@ -69,7 +69,7 @@ class WorkflowRun(models.Model):
             models.Index(fields=("owner_id", "created_at", "id"), name="idx_workflow_runs_owner_cr"),
             models.Index(fields=("created_at", "id"), name="idx_workflow_runs_created"),
             models.Index(fields=("idempotency_key",), name="idx_workflow_runs_key"),
-            models.Index(fields=("due_at",), name="idx_workflow_runs_due", condition=Q(due_at__isnull=False)),
+            SparseIndex(fields=("due_at",), name="idx_workflow_runs_due"),
         )
 
     def __str__(self) -> str:
@@ -88,27 +88,27 @@ class WorkflowStep(models.Model):
         db_index=False,
         verbose_name=_("run"),
     )
-    step_name = models.CharField(_("step"), max_length=NAME_LENGTH)
-    rpc_name = models.CharField(_("function"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    step_name = ExactCharField(_("step"), max_length=NAME_LENGTH)
+    rpc_name = ExactCharField(_("function"), max_length=NAME_LENGTH, null=True)
     data = PayloadField(_("input"), null=True)
-    status = models.CharField(_("status"), max_length=16, choices=StepStatus, default=StepStatus.PENDING)
+    status = ExactCharField(_("status"), max_length=16, choices=StepStatus, default=StepStatus.PENDING)
     result = PayloadField(_("output"), null=True)
     error = PayloadField(_("error"), null=True)
     child_run_id = text_id(verbose_name=_("child run"), null=True)
-    branch_taken = models.CharField(_("branch"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    branch_taken = ExactCharField(_("branch"), max_length=NAME_LENGTH, null=True)
     retries = models.IntegerField(_("retries"), null=True)
-    retry_delay = models.CharField(_("retry delay"), max_length=32, null=True)  # noqa: DJ001
-    from_step_name = models.CharField(_("came from"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    retry_delay = ExactCharField(_("retry delay"), max_length=32, null=True)
+    from_step_name = ExactCharField(_("came from"), max_length=NAME_LENGTH, null=True)
     current_attempt = models.IntegerField(_("attempt"), null=True)
     created_at = MillisecondDateTimeField(_("created"))
     updated_at = MillisecondDateTimeField(_("updated"))
 
     # Ours, engine.md §1 and §3: the claim, its budget, the fan-out it belongs to, and when somebody must look again.
     max_attempts = models.IntegerField(_("most attempts"), null=True)
-    claim_token = models.CharField(max_length=32, null=True)  # noqa: DJ001
-    claimed_by = models.CharField(_("worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
-    group = models.CharField(_("fan-out"), max_length=NAME_LENGTH, null=True, db_column="step_group")  # noqa: DJ001
-    queue = models.CharField(_("queue"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    claim_token = ExactCharField(max_length=32, null=True)
+    claimed_by = ExactCharField(_("worker"), max_length=NAME_LENGTH, null=True)
+    group = ExactCharField(_("fan-out"), max_length=NAME_LENGTH, null=True, db_column="step_group")
+    queue = ExactCharField(_("queue"), max_length=NAME_LENGTH, null=True)
     timeout_ms = models.IntegerField(_("time limit in milliseconds"), null=True)
     due_at = MillisecondDateTimeField(_("due"), null=True)
     redrives = models.IntegerField(_("times dispatched again"), null=True)
@@ -123,11 +123,11 @@ class WorkflowStep(models.Model):
         constraints = (models.UniqueConstraint(fields=("run", "step_name"), name="workflow_step_run_name_unique"),)
         indexes = (
             models.Index(fields=("run", "status"), name="idx_workflow_step_run_status"),
-            models.Index(fields=("due_at",), name="idx_workflow_step_due", condition=Q(due_at__isnull=False)),
+            SparseIndex(fields=("due_at",), name="idx_workflow_step_due"),
         )
 
     def __str__(self) -> str:
-        return self.step_name
+        return str(self.step_name)
 
 
 class WorkflowStepHistory(models.Model):
@@ -142,7 +142,7 @@ class WorkflowStepHistory(models.Model):
         db_index=False,
         verbose_name=_("step"),
     )
-    status = models.CharField(_("status"), max_length=16, choices=StepStatus)
+    status = ExactCharField(_("status"), max_length=16, choices=StepStatus)
     result = PayloadField(_("output"), null=True)
     error = PayloadField(_("error"), null=True)
     attempt = models.IntegerField(_("attempt"), null=True)
@@ -152,7 +152,7 @@ class WorkflowStepHistory(models.Model):
     succeeded_at = MillisecondDateTimeField(_("succeeded"), null=True)
     failed_at = MillisecondDateTimeField(_("failed"), null=True)
     # Ours: the worker that had this attempt.
-    worker = models.CharField(_("worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    worker = ExactCharField(_("worker"), max_length=NAME_LENGTH, null=True)
 
     class Meta:
         db_table = "workflow_step_history"
@@ -174,11 +174,11 @@ class WorkflowVersion(models.Model):
     """An immutable definition of a workflow, by hash."""
 
     id = text_id(primary_key=True, editable=False)
-    workflow_name = models.CharField(_("workflow"), max_length=NAME_LENGTH)
-    graph_hash = models.CharField(_("version"), max_length=64)
+    workflow_name = ExactCharField(_("workflow"), max_length=NAME_LENGTH)
+    graph_hash = ExactCharField(_("version"), max_length=64)
     graph = PayloadField(_("definition"))
-    source = models.CharField(_("source"), max_length=16)
-    status = models.CharField(_("status"), max_length=16, choices=VersionStatus, default=VersionStatus.ACTIVE)
+    source = ExactCharField(_("source"), max_length=16)
+    status = ExactCharField(_("status"), max_length=16, choices=VersionStatus, default=VersionStatus.ACTIVE)
     created_at = MillisecondDateTimeField(_("created"))
 
     objects = VersionQuerySet.as_manager()
