@@ -14,6 +14,7 @@ from django.db import connections
 from pikku_storage.db.base import Engine
 
 _ENGINES = {
+    "mysql": "pikku_storage.db.mysql.MysqlEngine",
     "sqlite": "pikku_storage.db.sqlite.SqliteEngine",
     "postgresql": "pikku_storage.db.postgresql.PostgresqlEngine",
 }

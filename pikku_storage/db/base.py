@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -13,6 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import cut
 from pikku_storage.db.operations import Operation
+
+T = TypeVar("T")
 
 
 class Engine(ABC):
@@ -46,6 +49,13 @@ class Engine(ABC):
         """Lets an `IntegrityError` be caught: a savepoint inside a transaction, nothing (and no round trip) outside of
         one."""
         return transaction.atomic(using=self.using) if self.connection.in_atomic_block else nullcontext()
+
+    def retrying(self, write: Callable[[], T]) -> T:
+        """Do a write of the ORM, as one transaction, and again if the server undid it to break a deadlock.
+
+        The methods below do that by themselves.
+        """
+        return write()
 
     @abstractmethod
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:

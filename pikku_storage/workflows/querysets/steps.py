@@ -83,10 +83,12 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         self._bulk_insert(rows, attempts)
 
     def _bulk_insert(self, rows: Sequence[WorkflowStep], attempts: Sequence[WorkflowStepHistory]) -> None:
-        self._for_write = True
-        with transaction.atomic(using=self.db):
-            self.bulk_create(rows)
-            history_model()._default_manager.using(self.db).bulk_create(attempts)
+        def insert() -> None:
+            with transaction.atomic(using=self.db):
+                self.bulk_create(rows)
+                history_model()._default_manager.using(self.db).bulk_create(attempts)
+
+        self.engine.retrying(insert)
 
     def _add(
         self,
@@ -262,14 +264,14 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
 
     def hurry(self, step_id: str, *, at: datetime) -> bool:
         """Make a failed step's next attempt due now."""
-        return bool(
-            self.filter(pk=step_id, status=StepStatus.FAILED, due_at__isnull=False).update(due_at=at, updated_at=at)
-        )
+        waiting = self.filter(pk=step_id, status=StepStatus.FAILED, due_at__isnull=False)
+        return bool(self.engine.retrying(lambda: waiting.update(due_at=at, updated_at=at)))
 
     def settle_idle(self, run_id: str) -> int:
         """Nothing of an ended run is due any more, but for what still runs."""
         idle = [StepStatus.PENDING, StepStatus.SCHEDULED, StepStatus.FAILED]
-        return self.filter(run_id=run_id, status__in=idle, due_at__isnull=False).update(due_at=None)
+        due = self.filter(run_id=run_id, status__in=idle, due_at__isnull=False)
+        return self.engine.retrying(lambda: due.update(due_at=None))
 
     def note(self, step_id: str, *, at: datetime, **values: str) -> bool:
         """Set what no transition guards: `child_run_id`, `branch_taken`."""
