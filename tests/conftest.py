@@ -54,6 +54,7 @@ def process_env(transactional_db: None) -> dict[str, str]:
     if connection.vendor == "sqlite":
         url = f"sqlite:///{database['NAME']}"
     else:
+        scheme, port = ("mysql", 3306) if connection.vendor == "mysql" else ("postgres", 5432)
         login = ":".join(filter(None, [database["USER"], database["PASSWORD"]]))
-        url = f"postgres://{login}@{database['HOST']}:{database['PORT'] or 5432}/{database['NAME']}"
+        url = f"{scheme}://{login}@{database['HOST']}:{database['PORT'] or port}/{database['NAME']}"
     return {**os.environ, "DJANGO_SETTINGS_MODULE": "example_project.settings", "DATABASE_URL": url}
