@@ -1,7 +1,7 @@
 """What is special about MariaDB: deadlocks, collations, JSON as text."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -14,6 +14,8 @@ from pikku_storage.db import Engine, engine
 from pikku_storage.db.mysql import DEADLOCK, TRIES
 from pikku_storage.db.operations import Insert, Update
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from pikku_storage.workflows.querysets import NewStep, StepQuerySet
+from pikku_storage.workflows.runs import WorkflowRunService
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -126,6 +128,49 @@ def test_inside_a_transaction_there_is_one_try(db_engine: Engine) -> None:
     with pytest.raises(OperationalError, match="said the server"), transaction.atomic():
         db_engine.retrying(write)
     assert write.calls == 1
+
+
+class OneDeadlock:
+    """Ends the first statement that begins like this in a deadlock."""
+
+    def __init__(self, beginning: str) -> None:
+        self.beginning, self.ended = beginning, 0
+
+    def __call__(self, execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith(self.beginning) and not self.ended:
+            self.ended += 1
+            raise OperationalError(DEADLOCK, "said the server")
+        return execute(sql, *rest)
+
+
+STEPS: StepQuerySet = WorkflowStep.objects.all()
+SIBLINGS = [
+    NewStep(run_id="run", step_name=f"item {number}", rpc_name="f", data={}, max_attempts=1) for number in (1, 2)
+]
+
+
+@pytest.mark.parametrize(
+    ("beginning", "write", "answer"),
+    [
+        ("INSERT INTO `workflow_step_history`", lambda: STEPS.add_many(SIBLINGS, at=AT, due_at=AT), None),
+        ("UPDATE `workflow_step`", lambda: STEPS.hurry("failed", at=AT), True),
+        ("UPDATE `workflow_step`", lambda: STEPS.settle_idle("run"), 1),
+        ("DELETE FROM `workflow_step_history`", lambda: WorkflowRunService().delete_run("run"), True),
+        ("DELETE FROM `workflow_step`", lambda: WorkflowRunService().delete_run("run"), True),
+        ("DELETE FROM `workflow_runs`", lambda: WorkflowRunService().delete_run("run"), True),
+    ],
+)
+def test_writes_of_the_orm_are_tried_again_too(
+    db_engine: Engine, beginning: str, write: Callable[[], Any], answer: Any
+) -> None:
+    db_engine.apply(new_run("run"))
+    times = {"due_at": AT, "created_at": AT, "updated_at": AT}
+    WorkflowStep.objects.create(pk="failed", run_id="run", step_name="failed", status="failed", **times)
+    WorkflowStepHistory._default_manager.create(pk="attempt", step_id="failed", status="failed", created_at=AT)
+
+    with connection.execute_wrapper(deadlock := OneDeadlock(beginning)):
+        assert write() == answer
+    assert deadlock.ended == 1
 
 
 @pytest.fixture
