@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-SUPPORTED_SCHEMES = ("sqlite", "postgres", "postgresql", "mongodb", "mongodb+srv")
+SUPPORTED_SCHEMES = ("sqlite", "postgres", "postgresql", "mysql", "mongodb", "mongodb+srv")
 MONGODB_ENGINE = "django_mongodb_backend"
 PIKKU = "pikku"
 """Alias of the database that PIKKU_DATABASE_URL names."""
@@ -21,16 +21,20 @@ SQLITE_OPTIONS = {
 }
 
 # A connection that is kept costs no handshake each time, and one that broke meanwhile is replaced before it is used.
-POSTGRESQL_SETTINGS = {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
+SERVER_SETTINGS = {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
 
 # After its fifth use on a connection a statement is prepared: the server parses it no more. That takes values bound by
 # the server. Not behind a pooler that may change the connection with each transaction (PgBouncer's
 # `pool_mode = transaction`): there, append `?prepare_threshold=none&disable_server_side_cursors=true` to the URL.
 POSTGRESQL_OPTIONS = {"server_side_binding": True, "prepare_threshold": 5}
 
+# What Django takes anyway, said because the package needs it: every character of Unicode, and statements that see what
+# others have committed.
+MARIADB_OPTIONS = {"charset": "utf8mb4", "isolation_level": "read committed"}
+
 # In a query, where the parser of URLs leaves them as text. Only for the names above: a driver's option may be a word.
 _WORDS = {"true": True, "false": False, "none": None}
-_NAMES_WITH_WORDS = {*POSTGRESQL_SETTINGS, *POSTGRESQL_OPTIONS, "DISABLE_SERVER_SIDE_CURSORS"}
+_NAMES_WITH_WORDS = {*SERVER_SETTINGS, *POSTGRESQL_OPTIONS, "DISABLE_SERVER_SIDE_CURSORS"}
 
 
 def databases_from_env(env: environ.Env, *, base_dir: Path, default: str | None = None) -> dict[str, dict[str, Any]]:
@@ -68,7 +72,7 @@ def database_from_url(url: str, *, base_dir: Path, variable: str = "DATABASE_URL
         ) from None
     if scheme == "sqlite":
         return _with_sqlite_options(config, base_dir)
-    return _with_postgresql_options(config)
+    return _with_server_options(config, MARIADB_OPTIONS if scheme == "mysql" else POSTGRESQL_OPTIONS)
 
 
 def _with_sqlite_options(config: dict[str, Any], base_dir: Path) -> dict[str, Any]:
@@ -80,9 +84,9 @@ def _with_sqlite_options(config: dict[str, Any], base_dir: Path) -> dict[str, An
     return config
 
 
-def _with_postgresql_options(config: dict[str, Any]) -> dict[str, Any]:
-    options = {**POSTGRESQL_OPTIONS, **config.pop("OPTIONS", {})}
-    return _with_words({**POSTGRESQL_SETTINGS, **config, "OPTIONS": _with_words(options)})
+def _with_server_options(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    options = {**defaults, **config.pop("OPTIONS", {})}
+    return _with_words({**SERVER_SETTINGS, **config, "OPTIONS": _with_words(options)})
 
 
 def _mongodb(url: str, variable: str) -> dict[str, Any]:

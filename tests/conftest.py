@@ -76,9 +76,10 @@ def _url_of(connection: BaseDatabaseWrapper) -> str:
     if connection.vendor == "sqlite":
         return f"sqlite:///{database['NAME']}"
     if connection.vendor == "mongodb":
-        return urlunsplit(urlsplit(database["HOST"])._replace(path=f"/{database['NAME']}"))
+        return str(urlunsplit(urlsplit(database["HOST"])._replace(path=f"/{database['NAME']}")))
+    scheme, port = ("mysql", 3306) if connection.vendor == "mysql" else ("postgres", 5432)
     login = ":".join(filter(None, [database["USER"], database["PASSWORD"]]))
-    return f"postgres://{login}@{database['HOST']}:{database['PORT'] or 5432}/{database['NAME']}"
+    return f"{scheme}://{login}@{database['HOST']}:{database['PORT'] or port}/{database['NAME']}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

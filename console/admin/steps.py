@@ -259,7 +259,7 @@ class AttemptAdmin(StepPages):
     @admin.display(description=_("step"))
     def step_name(self, attempt: WorkflowStepHistory) -> str:
         """The step's name."""
-        return attempt.step.step_name
+        return str(attempt.step.step_name)
 
     @admin.display(description=_("attempt"))
     def number(self, attempt: WorkflowStepHistory) -> int:

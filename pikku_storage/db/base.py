@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -14,6 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import cut
 from pikku_storage.db.operations import NOT_NULL, Conditions, Expired, Operation, OrNull, Update
+
+T = TypeVar("T")
 
 
 class Engine(ABC):
@@ -61,6 +63,13 @@ class Engine(ABC):
         The relay asks for it. An engine with transactions never has any.
         """
         return 0
+
+    def retrying(self, write: Callable[[], T]) -> T:
+        """Do a write of the ORM, as one transaction, and again if the server undid it to break a deadlock.
+
+        The methods below do that by themselves.
+        """
+        return write()
 
     @abstractmethod
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:

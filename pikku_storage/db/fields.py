@@ -19,8 +19,6 @@ else:
     _CharField = models.CharField
     _DateTimeField = models.DateTimeField
 
-ID_LENGTH = 255
-
 _TEXT_OR_LARGE_NUMBER = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(-?[0-9.]+e\+[0-9]+)')
 
 
@@ -30,30 +28,34 @@ def cut(moment: datetime) -> datetime:
     return moment.replace(microsecond=moment.microsecond - finer) if finer else moment
 
 
-class IdField(_CharField):
-    """An id: text made by the application, of any shape up to 255 characters, compared by its bytes.
+def _exact(parameters: Any, connection: Any) -> Any:
+    """The parameters of a text column, with the collation that compares texts by their bytes.
 
-    PostgreSQL compares text by the rules of a language unless it is told otherwise. By its bytes it is quicker, and one
-    index serves equality, order and prefixes; Django would give a column of the type `varchar` a second one for the
-    prefixes, which each new row must be added to.
+    By default a MariaDB or MySQL database takes "a", "A", "ä" and "a " for the same, and PostgreSQL orders text by the
+    rules of a language, which takes longer.
+    """
+    if connection.vendor == "mysql":
+        return {**parameters, "collation": "utf8mb4_nopad_bin" if connection.mysql_is_mariadb else "utf8mb4_0900_bin"}
+    return {**parameters, "collation": "C"} if connection.vendor == "postgresql" else parameters
+
+
+class ExactCharField(_CharField):
+    """Short text that equals nothing but itself, on every database: case, accents and trailing spaces count. It is
+    ordered by its bytes.
+
+    It may be null: in the contract's tables a text that is absent differs from an empty one.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **{"max_length": ID_LENGTH, **options})
-
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
-        """The same type by its long name, by which Django makes no second index."""
+        """On PostgreSQL by the type's long name: to a key of type `varchar` Django adds a second index, for prefixes,
+        and by its bytes one index serves equality, order and prefixes."""
         db_type = super().db_type(connection)
-        return db_type and db_type.replace("varchar", "character varying") if _is_postgresql(connection) else db_type
+        is_postgresql = connection.vendor == "postgresql"
+        return db_type.replace("varchar", "character varying") if db_type and is_postgresql else db_type
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
-        """With the collation, which foreign keys to the column take over."""
-        parameters = super().db_parameters(connection)
-        return {**parameters, "collation": "C"} if _is_postgresql(connection) else parameters
-
-
-def _is_postgresql(connection: BaseDatabaseWrapper) -> bool:
-    return connection.vendor == "postgresql"
+        """See `_exact`; foreign keys to the column take it over."""
+        return _exact(super().db_parameters(connection), connection)
 
 
 class MillisecondDateTimeField(_DateTimeField):
@@ -88,7 +90,10 @@ encode = PayloadEncoder().encode
 
 
 class PayloadField(models.JSONField):
-    """JSON that nobody filters by. Values come from `pikku_storage.json.to_json`; SQL NULL is `None`."""
+    """JSON that nobody filters by. Values come from `pikku_storage.json.to_json`; SQL NULL is `None`.
+
+    MariaDB keeps it as plain text: its own JSON refuses more than 31 levels of nesting.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "encoder": PayloadEncoder})
@@ -98,6 +103,19 @@ class PayloadField(models.JSONField):
         name, path, args, options = super().deconstruct()
         del options["encoder"]
         return name, path, args, options
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        """See `Field.db_type`."""
+        return "longtext" if connection.vendor == "mysql" else super().db_type(connection)
+
+    def db_check(self, connection: BaseDatabaseWrapper) -> str | None:
+        """See `Field.db_check`."""
+        return None if connection.vendor == "mysql" else super().db_check(connection)
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
+        """See `_exact`: MariaDB's functions for JSON compare keys by the column's collation."""
+        parameters = super().db_parameters(connection)
+        return _exact(parameters, connection) if connection.vendor == "mysql" else parameters
 
 
 def field_of(model: type[models.Model], name: str) -> models.Field[Any, Any]:

@@ -20,10 +20,11 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from bson import decode, encode
-from django.db import DatabaseError, IntegrityError, OperationalError, models
+from django.db import DatabaseError, IntegrityError, OperationalError, connections, models
 from pymongo import WriteConcern
 from pymongo.collection import Collection
 from pymongo.errors import (
+    BulkWriteError,
     ConnectionFailure,
     DocumentTooLarge,
     DuplicateKeyError,
@@ -35,7 +36,19 @@ from pymongo.errors import (
 
 from pikku_storage.db.base import Engine, utc
 from pikku_storage.db.fields import PayloadField, field_of
-from pikku_storage.db.operations import Conditions, Expired, Guard, Insert, KeepOr, Operation, OrNull, Update, Values
+from pikku_storage.db.operations import (
+    NOT_NULL,
+    Conditions,
+    Expired,
+    Guard,
+    Insert,
+    InsertMany,
+    KeepOr,
+    Operation,
+    OrNull,
+    Update,
+    Values,
+)
 from pikku_storage.exceptions import PayloadError
 
 logger = logging.getLogger(__name__)
@@ -46,6 +59,7 @@ GRACE = timedelta(seconds=5)
 """How long the process that decided has for what follows, before somebody else does it."""
 BATCH = 100
 
+_DUPLICATE_KEY = 11000
 _TOO_LARGE = frozenset({10334, 17419, 17420})
 _TOO_LARGE_REASON = "the document that holds it would be larger than the 16 MB that MongoDB takes"
 _UNACKNOWLEDGED = WriteConcern(w=0)
@@ -55,6 +69,11 @@ Document: TypeAlias = dict[str, Any]
 
 class MongodbEngine(Engine):
     """One document at a time; see the module."""
+
+    @property
+    def connection(self) -> Any:
+        """See `Engine.connection`: the backend's own, which has more than Django's interface."""
+        return connections[self.using]
 
     def server_time(self) -> datetime:
         """See `Engine.server_time`."""
@@ -104,7 +123,7 @@ class MongodbEngine(Engine):
         """
         with _translated():
             for model in tables:
-                collection = self._collection(model._meta.db_table)
+                collection: Collection[Document] = Collection(self.connection.database, model._meta.db_table)
                 collection.create_index([(f"{FOLLOWS}.at", 1)], name="pikku_follows", sparse=True)
                 for constraint in model._meta.total_unique_constraints:
                     keys = [(_column(model, name), 1) for name in constraint.fields]
@@ -119,12 +138,11 @@ class MongodbEngine(Engine):
 
     def _chain(self, decisive: Operation, followers: Sequence[Operation]) -> tuple[int, ...]:
         writes = [self._write(follower) for follower in followers]
-        if isinstance(decisive, Insert):
+        if isinstance(decisive, Insert | InsertMany):
             # Its followers are inserts too, of rows that nobody can find without it: it comes last. If the process dies
             # before, it has never been.
             counts = [self._carry_out(write) for write in reversed(writes)]
-            self._carry_out(self._write(decisive), once=True)
-            return (1, *reversed(counts))
+            return (self._carry_out(self._write(decisive), once=True), *reversed(counts))
         assert isinstance(decisive, Update)  # noqa: S101 - a guard can only stand first
         if not writes or self.connection.in_atomic_block_mongo:
             touched = self._carry_out(self._write(decisive))
@@ -154,7 +172,7 @@ class MongodbEngine(Engine):
 
     def _recover(self, table: str) -> int:
         late = {f"{FOLLOWS}.at": {"$lte": self.now() - GRACE}}
-        found = list(self._collection(table).find(late, {FOLLOWS: 1}).limit(BATCH))
+        found = list(self._call(table, "find", late, {FOLLOWS: 1}, limit=BATCH))
         for document in found:
             tickets = document[FOLLOWS]
             for ticket in tickets:
@@ -170,7 +188,10 @@ class MongodbEngine(Engine):
     def _write(self, operation: Operation, ticket: Document | None = None) -> Document:
         model = operation.model
         if isinstance(operation, Insert):
-            return {"table": model._meta.db_table, "document": self._document(model, operation.values)}
+            return {"table": model._meta.db_table, "documents": [self._document(model, operation.values)]}
+        if isinstance(operation, InsertMany):
+            rows = [self._document(model, {**operation.common, **row}) for row in operation.rows]
+            return {"table": model._meta.db_table, "documents": rows}
         assert isinstance(operation, Update)  # noqa: S101 - a guard can only stand first
         return {
             "table": model._meta.db_table,
@@ -181,17 +202,23 @@ class MongodbEngine(Engine):
     def _carry_out(self, write: Document, *, once: bool = False) -> int:
         """Do it; answers with the number of documents it matched. `once`: a document that is there already is an
         error."""
-        if "document" in write:
-            try:
-                self._call(write["table"], "insert_one", write["document"])
-            except DuplicateKeyError as error:
-                if once or set((error.details or {}).get("keyPattern", ())) != {"_id"}:
-                    raise
-            return 1
+        if "documents" in write:
+            return self._insert(write["table"], write["documents"], once=once)
         # The server repeats a write to one document by itself when a connection breaks, and never does it twice.
         is_one = isinstance(write["where"].get("_id"), str)
         method = "update_one" if is_one else "update_many"
         return int(self._call(write["table"], method, write["where"], write["change"]).matched_count)
+
+    def _insert(self, table: str, documents: list[Document], *, once: bool) -> int:
+        try:
+            if len(documents) == 1:
+                self._call(table, "insert_one", documents[0])
+            else:
+                self._call(table, "insert_many", documents, ordered=once)
+        except (DuplicateKeyError, BulkWriteError) as error:
+            if once or not _are_there_already(error):
+                raise
+        return len(documents)
 
     def _holds(self, guard: Guard) -> bool:
         where = self._filter(guard.model, guard.where)
@@ -226,6 +253,8 @@ class MongodbEngine(Engine):
                 either.append({"$or": [{column: None}, {column: {"$lte": at}}]})
             elif isinstance(value, OrNull):
                 conditions[column] = {"$in": [None, self._value(model, name, value.value)]}
+            elif value is NOT_NULL:
+                conditions[column] = {"$ne": None}
             elif isinstance(value, list | tuple):
                 conditions[column] = {"$in": [self._value(model, name, item) for item in value]}
             else:
@@ -241,31 +270,37 @@ class MongodbEngine(Engine):
 
     # -- the driver ----------------------------------------------------------------------------------------------------
 
-    def _collection(self, table: str, **options: Any) -> Collection[Document]:
-        return Collection(self.connection.database, table, **options)
-
-    def _call(self, table: str, method: str, *arguments: Any, **options: Any) -> Any:
+    def _call(
+        self, table: str, method: str, *arguments: Any, write_concern: WriteConcern | None = None, **options: Any
+    ) -> Any:
         connection = self.connection
-        call = getattr(self._collection(table, **options), method)
+        call = getattr(Collection(connection.database, table, write_concern=write_concern), method)
         if not connection.queries_logged:
-            return call(*arguments, session=connection.session)
+            return call(*arguments, session=connection.session, **options)
         # As the backend logs its own calls, of which these are none.
         began = time.monotonic()
         try:
-            return call(*arguments, session=connection.session)
+            return call(*arguments, session=connection.session, **options)
         finally:
             text = f"db.{table}.{method}({', '.join(map(repr, arguments))})"
             connection.queries_log.append({"sql": text, "time": f"{time.monotonic() - began:.3f}"})
 
 
 def _column(model: type[models.Model], name: str) -> str:
-    return field_of(model, name).column
+    return str(field_of(model, name).column)
 
 
 def _key_of(update: Update) -> Conditions:
     """The condition on the primary key, which every update with followers has."""
     name = update.model._meta.pk.attname
     return {name: update.where[name]}
+
+
+def _are_there_already(error: DuplicateKeyError | BulkWriteError) -> bool:
+    """Whether the only thing wrong is that documents of these ids were written before."""
+    details = error.details or {}
+    errors = details.get("writeErrors", [details])
+    return all(found.get("code") == _DUPLICATE_KEY and set(found.get("keyPattern", ())) == {"_id"} for found in errors)
 
 
 @contextmanager
@@ -275,6 +310,9 @@ def _translated() -> Iterator[None]:
         yield
     except DuplicateKeyError as error:
         raise IntegrityError(str(error)) from error
+    except BulkWriteError as error:
+        is_duplicate = any(found.get("code") == _DUPLICATE_KEY for found in error.details.get("writeErrors", []))
+        raise (IntegrityError if is_duplicate else DatabaseError)(str(error)) from error
     except DocumentTooLarge as error:
         raise PayloadError("$", _TOO_LARGE_REASON) from error
     except (ConnectionFailure, ExecutionTimeout, WTimeoutError) as error:

@@ -12,10 +12,10 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.base import utc
-from pikku_storage.db.fields import MillisecondDateTimeField, PayloadEncoder, cut, encode
+from pikku_storage.db.fields import MillisecondDateTimeField, PayloadEncoder, cut, encode, field_of
 from pikku_storage.db.operations import Guard, Operation, Update
 from pikku_storage.db.shapes import OperationShape, Shape, take_apart
-from pikku_storage.db.sql import PLANS, Columns, Convert, Slot, Sql, SqlEngine, compose, exists, field_of, join
+from pikku_storage.db.sql import PLANS, Columns, Convert, Slot, Sql, SqlEngine, compose, exists, join
 
 _TEXT = "varchar", "character varying"
 _RELAX = ", set_config('synchronous_commit', 'off', true)"

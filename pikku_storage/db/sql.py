@@ -16,14 +16,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from pikku_storage.db.base import Engine
-from pikku_storage.db.fields import IdField, MillisecondDateTimeField, PayloadField, encode, field_of
+from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField, encode, field_of
 from pikku_storage.db.operations import Conditions, Guard, Insert, InsertMany, Operation
 from pikku_storage.db.shapes import ColumnShape, Form, OperationShape, Shape, take_apart
 
 PLANS = 512
 """How many plans an engine keeps. The package's own calls have some thirty shapes; only lists make more."""
 
-_AS_THEY_ARE = (IdField, models.CharField, models.TextField, models.IntegerField, models.BooleanField)
+_AS_THEY_ARE = (ExactCharField, models.CharField, models.TextField, models.IntegerField, models.BooleanField)
 _WITHOUT_VALUE = {Form.NULL: "{0} IS NULL", Form.NOT_NULL: "{0} IS NOT NULL"}
 _SETS = {Form.PLAIN: "{0} = %s", Form.KEEP: "{0} = COALESCE({0}, %s)"}
 _COMPARES = {

@@ -96,3 +96,23 @@ def check_sqlite(*, app_configs: Sequence[AppConfig] | None = None, **options: A
             id="pikku.W001",
         )
     ]
+
+
+@checks.register("pikku")
+def check_mariadb(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
+    """`pikku.W003`: MariaDB with another isolation level than the one that Django itself takes."""
+    from pikku_storage.workflows.models import WorkflowRun
+
+    connection = connections[router.db_for_write(WorkflowRun)]
+    # None leaves it to the server, whose own default is REPEATABLE READ.
+    level = connection.settings_dict.get("OPTIONS", {}).get("isolation_level", "read committed")
+    if connection.vendor != "mysql" or str(level).lower() == "read committed":
+        return []
+    return [
+        checks.Warning(
+            "MariaDB is not used with READ COMMITTED: writes lock more rows than they change, and a transaction does "
+            "not see what others committed since it began.",
+            hint='Set OPTIONS = {"isolation_level": "read committed"}, which is also the default.',
+            id="pikku.W003",
+        )
+    ]

@@ -7,29 +7,38 @@ engine row.
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from pikku_storage.db.fields import IdField, MillisecondDateTimeField, PayloadField
+from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField
 from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.workflows.definitions import NAME_LENGTH
 from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet, VersionQuerySet
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
 
+ID_LENGTH = 255
+
+
+def text_id(**options: Any) -> ExactCharField:
+    """A column that holds an id: text, made by the application, of any shape up to 255 characters."""
+    return ExactCharField(max_length=ID_LENGTH, **options)
+
 
 class WorkflowRun(models.Model):
     """One run of a workflow."""
 
-    id = IdField(primary_key=True, default=new_id, db_column="workflow_run_id", editable=False)
-    workflow = models.CharField(_("workflow"), max_length=NAME_LENGTH)
-    status = models.CharField(_("status"), max_length=16, choices=RunStatus, default=RunStatus.RUNNING)
+    id = text_id(primary_key=True, default=new_id, db_column="workflow_run_id", editable=False)
+    workflow = ExactCharField(_("workflow"), max_length=NAME_LENGTH)
+    status = ExactCharField(_("status"), max_length=16, choices=RunStatus, default=RunStatus.RUNNING)
     input = PayloadField(_("input"), null=True)
     output = PayloadField(_("output"), null=True)
     error = PayloadField(_("error"), null=True)
     state = PayloadField(_("state"), null=True, default=dict)
     inline = models.BooleanField(_("inline"), null=True, default=False)
-    graph_hash = models.CharField(_("version"), max_length=64, null=True)  # noqa: DJ001 - absent differs from empty
+    graph_hash = ExactCharField(_("version"), max_length=64, null=True)
     deterministic = models.BooleanField(_("deterministic"), null=True, default=False)
     planned_steps = PayloadField(_("planned steps"), null=True)
     wire = PayloadField(_("trigger"), null=True)
@@ -37,15 +46,15 @@ class WorkflowRun(models.Model):
     updated_at = MillisecondDateTimeField(_("updated"))
 
     # Ours: who owns the run (also `wire.pikkuUserId`), and what makes starting it twice the same run.
-    owner_id = IdField(verbose_name=_("owner"), null=True)
-    idempotency_key = IdField(verbose_name=_("idempotency key"), null=True)
+    owner_id = text_id(verbose_name=_("owner"), null=True)
+    idempotency_key = text_id(verbose_name=_("idempotency key"), null=True)
     # Ours, engine.md §1-2: when somebody must look again, who is inside, until when, and what changed last.
     due_at = MillisecondDateTimeField(_("due"), null=True)
     redrives = models.IntegerField(_("times driven again"), null=True)
-    pass_token = models.CharField(max_length=32, null=True)  # noqa: DJ001
+    pass_token = ExactCharField(max_length=32, null=True)
     pass_until = MillisecondDateTimeField(null=True)
-    wake_token = models.CharField(max_length=32, null=True)  # noqa: DJ001
-    last_worker = models.CharField(_("last worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    wake_token = ExactCharField(max_length=32, null=True)
+    last_worker = ExactCharField(_("last worker"), max_length=NAME_LENGTH, null=True)
 
     objects = RunQuerySet.as_manager()
 
@@ -70,7 +79,7 @@ class WorkflowRun(models.Model):
 class WorkflowStep(models.Model):
     """The current state of one step of a run; `(run, step_name)` is its identity."""
 
-    id = IdField(primary_key=True, default=new_id, db_column="workflow_step_id", editable=False)
+    id = text_id(primary_key=True, default=new_id, db_column="workflow_step_id", editable=False)
     run = models.ForeignKey(
         WorkflowRun,
         models.CASCADE,
@@ -79,27 +88,27 @@ class WorkflowStep(models.Model):
         db_index=False,
         verbose_name=_("run"),
     )
-    step_name = models.CharField(_("step"), max_length=NAME_LENGTH)
-    rpc_name = models.CharField(_("function"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    step_name = ExactCharField(_("step"), max_length=NAME_LENGTH)
+    rpc_name = ExactCharField(_("function"), max_length=NAME_LENGTH, null=True)
     data = PayloadField(_("input"), null=True)
-    status = models.CharField(_("status"), max_length=16, choices=StepStatus, default=StepStatus.PENDING)
+    status = ExactCharField(_("status"), max_length=16, choices=StepStatus, default=StepStatus.PENDING)
     result = PayloadField(_("output"), null=True)
     error = PayloadField(_("error"), null=True)
-    child_run_id = IdField(verbose_name=_("child run"), null=True)
-    branch_taken = models.CharField(_("branch"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    child_run_id = text_id(verbose_name=_("child run"), null=True)
+    branch_taken = ExactCharField(_("branch"), max_length=NAME_LENGTH, null=True)
     retries = models.IntegerField(_("retries"), null=True)
-    retry_delay = models.CharField(_("retry delay"), max_length=32, null=True)  # noqa: DJ001
-    from_step_name = models.CharField(_("came from"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    retry_delay = ExactCharField(_("retry delay"), max_length=32, null=True)
+    from_step_name = ExactCharField(_("came from"), max_length=NAME_LENGTH, null=True)
     current_attempt = models.IntegerField(_("attempt"), null=True)
     created_at = MillisecondDateTimeField(_("created"))
     updated_at = MillisecondDateTimeField(_("updated"))
 
     # Ours, engine.md §1 and §3: the claim, its budget, the fan-out it belongs to, and when somebody must look again.
     max_attempts = models.IntegerField(_("most attempts"), null=True)
-    claim_token = models.CharField(max_length=32, null=True)  # noqa: DJ001
-    claimed_by = models.CharField(_("worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
-    group = models.CharField(_("fan-out"), max_length=NAME_LENGTH, null=True, db_column="step_group")  # noqa: DJ001
-    queue = models.CharField(_("queue"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    claim_token = ExactCharField(max_length=32, null=True)
+    claimed_by = ExactCharField(_("worker"), max_length=NAME_LENGTH, null=True)
+    group = ExactCharField(_("fan-out"), max_length=NAME_LENGTH, null=True, db_column="step_group")
+    queue = ExactCharField(_("queue"), max_length=NAME_LENGTH, null=True)
     timeout_ms = models.IntegerField(_("time limit in milliseconds"), null=True)
     due_at = MillisecondDateTimeField(_("due"), null=True)
     redrives = models.IntegerField(_("times dispatched again"), null=True)
@@ -119,13 +128,13 @@ class WorkflowStep(models.Model):
         )
 
     def __str__(self) -> str:
-        return self.step_name
+        return str(self.step_name)
 
 
 class WorkflowStepHistory(models.Model):
     """One attempt of a step. Its id is derived from step and attempt, so writing it twice is the same row."""
 
-    id = IdField(primary_key=True, db_column="history_id", editable=False)
+    id = text_id(primary_key=True, db_column="history_id", editable=False)
     step = models.ForeignKey(
         WorkflowStep,
         models.CASCADE,
@@ -134,7 +143,7 @@ class WorkflowStepHistory(models.Model):
         db_index=False,
         verbose_name=_("step"),
     )
-    status = models.CharField(_("status"), max_length=16, choices=StepStatus)
+    status = ExactCharField(_("status"), max_length=16, choices=StepStatus)
     result = PayloadField(_("output"), null=True)
     error = PayloadField(_("error"), null=True)
     attempt = models.IntegerField(_("attempt"), null=True)
@@ -144,7 +153,7 @@ class WorkflowStepHistory(models.Model):
     succeeded_at = MillisecondDateTimeField(_("succeeded"), null=True)
     failed_at = MillisecondDateTimeField(_("failed"), null=True)
     # Ours: the worker that had this attempt.
-    worker = models.CharField(_("worker"), max_length=NAME_LENGTH, null=True)  # noqa: DJ001
+    worker = ExactCharField(_("worker"), max_length=NAME_LENGTH, null=True)
 
     class Meta:
         db_table = "workflow_step_history"
@@ -165,12 +174,12 @@ class WorkflowStepHistory(models.Model):
 class WorkflowVersion(models.Model):
     """An immutable definition of a workflow, by hash."""
 
-    id = IdField(primary_key=True, editable=False)
-    workflow_name = models.CharField(_("workflow"), max_length=NAME_LENGTH)
-    graph_hash = models.CharField(_("version"), max_length=64)
+    id = text_id(primary_key=True, editable=False)
+    workflow_name = ExactCharField(_("workflow"), max_length=NAME_LENGTH)
+    graph_hash = ExactCharField(_("version"), max_length=64)
     graph = PayloadField(_("definition"))
-    source = models.CharField(_("source"), max_length=16)
-    status = models.CharField(_("status"), max_length=16, choices=VersionStatus, default=VersionStatus.ACTIVE)
+    source = ExactCharField(_("source"), max_length=16)
+    status = ExactCharField(_("status"), max_length=16, choices=VersionStatus, default=VersionStatus.ACTIVE)
     created_at = MillisecondDateTimeField(_("created"))
 
     objects = VersionQuerySet.as_manager()

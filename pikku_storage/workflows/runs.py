@@ -9,6 +9,7 @@ from django.db import router
 from django.db.models import Q
 
 from pikku_storage.async_twins import AsyncTwins
+from pikku_storage.db import engine
 from pikku_storage.workflows import reads
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
 from pikku_storage.workflows.records import HistoryEntry, Run, StepDetail, Version
@@ -75,10 +76,11 @@ class WorkflowRunService(AsyncTwins):
     def delete_run(self, run_id: str) -> bool:
         """Delete a run with its steps and attempts; whether there was one. Children go first, so that a crash leaves no
         orphan."""
+        again = engine(self.using).retrying
         step_ids = list(WorkflowStep.objects.using(self.using).filter(run_id=run_id).values_list("id", flat=True))
         for start in range(0, len(step_ids), 500):
             batch = step_ids[start : start + 500]
-            WorkflowStepHistory._default_manager.using(self.using).filter(step_id__in=batch).delete()
-            WorkflowStep.objects.using(self.using).filter(pk__in=batch).delete()
-        deleted, _ = WorkflowRun.objects.using(self.using).filter(pk=run_id).delete()
+            again(WorkflowStepHistory._default_manager.using(self.using).filter(step_id__in=batch).delete)
+            again(WorkflowStep.objects.using(self.using).filter(pk__in=batch).delete)
+        deleted, _ = again(WorkflowRun.objects.using(self.using).filter(pk=run_id).delete)
         return bool(deleted)

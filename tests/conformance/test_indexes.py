@@ -1,6 +1,11 @@
 """The indexes that the hot reads need."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
+from django.apps import apps
+from django.core.checks import Tags, run_checks
 from django.core.management import call_command
 from django.db import models
 
@@ -8,6 +13,8 @@ from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowSt
 from tests.conformance.support import connection
 
 pytestmark = pytest.mark.django_db
+
+AT = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def _indexes(model: type[models.Model]) -> list[list[str]]:
@@ -60,6 +67,43 @@ def test_versions_are_indexed_for_lookup() -> None:
 @pytest.mark.parametrize("model", [WorkflowRun, WorkflowStep])
 def test_what_is_due_is_indexed(model: type[models.Model]) -> None:
     assert _begins(model, "due_at")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("model", [WorkflowRun, WorkflowStep])
+def test_the_relay_finds_what_is_due_by_that_index(model: type[models.Model]) -> None:
+    run_ids = [f"run {number:04}" for number in range(1000)]
+    times: dict[str, Any] = {"created_at": AT, "updated_at": AT}
+    due = [AT if number < 50 else None for number in range(1000)]
+    WorkflowRun.objects.bulk_create(
+        WorkflowRun(pk=run_id, workflow="orders", due_at=due_at, **times)
+        for run_id, due_at in zip(run_ids, due, strict=True)
+    )
+    WorkflowStep.objects.bulk_create(
+        WorkflowStep(pk=run_id, run_id=run_id, step_name="pack", due_at=due_at, **times)
+        for run_id, due_at in zip(run_ids, due, strict=True)
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"{'ANALYZE TABLE' if connection.vendor == 'mysql' else 'ANALYZE'} {model._meta.db_table}")
+        if cursor.description:
+            cursor.fetchall()
+    plan = model._default_manager.filter(due_at__lte=AT).order_by("due_at")[:100].explain()
+
+    (index,) = [index.name for index in model._meta.indexes if index.fields == ["due_at"]]
+    assert index in plan, plan
+
+
+def test_no_database_is_warned_about_them() -> None:
+    app = apps.get_app_config("pikku_workflows")
+    assert run_checks(app_configs=[app], tags=[Tags.models], databases=["default"]) == []
+
+
+@pytest.mark.parametrize("model", [WorkflowRun, WorkflowStep])
+def test_only_what_is_due_takes_space_where_the_database_can(model: type[models.Model]) -> None:
+    (index,) = [index for index in model._meta.indexes if index.fields == ["due_at"]]
+    text = str(index.create_sql(model, connection.schema_editor(collect_sql=True)))
+
+    assert ("IS NOT NULL" in text) == connection.features.supports_partial_indexes, text
 
 
 @pytest.mark.contract("KW-06")

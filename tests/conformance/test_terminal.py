@@ -95,7 +95,8 @@ def test_an_orchestrator_message_for_a_run_that_ended_does_not_enter_it(
         service.orchestrate_workflow(ended.id)
 
     enter, look = data_statements(seen)
-    assert 'UPDATE "workflow_runs" SET "pass_token"' in enter
+    table, column = map(connection.ops.quote_name, ("workflow_runs", "pass_token"))
+    assert f"UPDATE {table} SET {column}" in enter  # noqa: S608
     assert look.startswith("SELECT")
     assert "workflow_step" not in look
     assert WorkflowRun.objects.filter(pk=ended.id).values().get() == before

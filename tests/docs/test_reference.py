@@ -299,8 +299,17 @@ def test_every_kind_of_tests_is_listed() -> None:
 def test_what_runs_on_the_newer_django_is_what_the_script_of_ci_says() -> None:
     [row] = [row for row in table_rows(REFERENCE / "tested-on.md", "What is tested on what") if row[0] == "PostgreSQL"]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    [line] = [line for line in script.splitlines() if "DATABASE_URL" in line and "VENV" in line]
+    [line] = [line for line in script.splitlines() if "DATABASE_URL=$POSTGRES_URL" in line and "VENV" in line]
     assert codes_in(row[2]) == re.findall(r"tests/\w+", line)
+
+
+def test_what_runs_on_mariadb_is_what_the_script_of_ci_says() -> None:
+    [row] = [row for row in table_rows(REFERENCE / "tested-on.md", "What is tested on what") if row[0] == "MariaDB"]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    [line] = [line for line in script.splitlines() if line.startswith("MARIADB_TESTS=")]
+    legs = [line for line in script.splitlines() if "DATABASE_URL=$MARIADB_URL make test" in line]
+    assert [codes_in(cell) for cell in row[1:]] == [re.findall(r"tests/\w+", line)] * len(legs)
+    assert all("$MARIADB_TESTS" in leg for leg in legs)
 
 
 def test_every_supported_version_is_listed() -> None:

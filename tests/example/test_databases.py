@@ -39,6 +39,29 @@ def test_postgresql_keeps_connections_and_prepares_statements(tmp_path: Path) ->
     assert config["OPTIONS"] == {"server_side_binding": True, "prepare_threshold": 5}
 
 
+def test_mariadb(tmp_path: Path) -> None:
+    config = database_from_url("mysql://me:p%40ss@db.example:3307/shop", base_dir=tmp_path)
+
+    assert config["ENGINE"] == "django.db.backends.mysql"
+    assert (config["USER"], config["PASSWORD"], config["HOST"], config["PORT"], config["NAME"]) == (
+        ("me", "p@ss", "db.example", 3307, "shop")
+    )
+    assert (config["CONN_MAX_AGE"], config["CONN_HEALTH_CHECKS"]) == (60, True)
+    assert config["OPTIONS"] == {"charset": "utf8mb4", "isolation_level": "read committed"}
+
+
+def test_the_query_of_a_mariadb_url_overrides_too(tmp_path: Path) -> None:
+    url = "mysql://db.example/shop?conn_max_age=0&charset=latin1&unix_socket=/run/mysqld.sock"
+    config = database_from_url(url, base_dir=tmp_path)
+
+    assert config["CONN_MAX_AGE"] == 0
+    assert config["OPTIONS"] == {
+        "charset": "latin1",
+        "isolation_level": "read committed",
+        "unix_socket": "/run/mysqld.sock",
+    }
+
+
 def test_the_query_of_the_url_overrides_what_is_set(tmp_path: Path) -> None:
     query = "conn_max_age=0&conn_health_checks=false&prepare_threshold=none&disable_server_side_cursors=true"
     config = database_from_url(f"postgres://none@db.example/shop?{query}&require_auth=none", base_dir=tmp_path)

@@ -116,7 +116,7 @@ def test_a_database_without_an_engine_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(connections["default"], "vendor", "oracle")
 
     with pytest.raises(
-        ImproperlyConfigured, match="Pikku Storage has no engine for 'oracle'; it runs on postgresql, sqlite"
+        ImproperlyConfigured, match="Pikku Storage has no engine for 'oracle'; it runs on mysql, postgresql, sqlite"
     ):
         engine("default")
 
@@ -127,7 +127,7 @@ def test_a_database_without_an_engine_is_an_error(monkeypatch: pytest.MonkeyPatc
     assert _checked(settings) == [
         (
             "pikku.E004",
-            "DATABASES['default']: Pikku Storage has no engine for 'oracle'; it runs on postgresql, sqlite.",
+            "DATABASES['default']: Pikku Storage has no engine for 'oracle'; it runs on mysql, postgresql, sqlite.",
         )
     ]
 
@@ -144,6 +144,34 @@ def test_other_databases_need_no_transaction_mode(monkeypatch: pytest.MonkeyPatc
     connection = connections["default"]
     monkeypatch.setattr(connection, "vendor", "postgresql")
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
+    assert _checked(settings) == []
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "SERIALIZABLE", None])
+def test_mariadb_with_another_isolation_level_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, level: str | None
+) -> None:
+    connection = connections["default"]
+    monkeypatch.setattr(connection, "vendor", "mysql")
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"isolation_level": level})
+    assert [check_id for check_id, _ in _checked(settings)] == ["pikku.W003"]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "options"),
+    [
+        ("mysql", {}),
+        ("mysql", {"isolation_level": "read committed"}),
+        ("mysql", {"isolation_level": "READ COMMITTED"}),
+        ("postgresql", {"isolation_level": 3}),
+    ],
+)
+def test_the_isolation_level_that_django_takes_passes(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, vendor: str, options: dict[str, Any]
+) -> None:
+    connection = connections["default"]
+    monkeypatch.setattr(connection, "vendor", vendor)
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
     assert _checked(settings) == []
 
 
@@ -173,6 +201,9 @@ def test_every_message_of_a_check_has_a_hint(monkeypatch: pytest.MonkeyPatch, se
     messages = run_checks(tags=["pikku"])
     monkeypatch.setattr(connection, "vendor", "oracle")
     messages += run_checks(tags=["pikku"])
+    monkeypatch.setattr(connection, "vendor", "mysql")
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"isolation_level": None})
+    messages += run_checks(tags=["pikku"])
 
     assert {message.id for message in messages} == {
         "pikku.E001",
@@ -181,5 +212,6 @@ def test_every_message_of_a_check_has_a_hint(monkeypatch: pytest.MonkeyPatch, se
         "pikku.E004",
         "pikku.W001",
         "pikku.W002",
+        "pikku.W003",
     }
     assert all(message.hint for message in messages)

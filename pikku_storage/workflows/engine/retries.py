@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from django.db import transaction
-
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
@@ -32,11 +30,7 @@ def copy_for_retry(runtime: Runtime, run: Run, *, run_id: str) -> bool:
         "updated_at": at,
     }
     kept = _before_failure(runtime.read_steps(run.id))
-    with transaction.atomic(using=runtime.using):
-        created = runtime.runs.create_run(values)
-        if created:
-            runtime.steps.add_succeeded(kept, run_id=run_id, at=at)
-    return created
+    return runtime.runs.create_run(values, *runtime.steps.copied(kept, run_id=run_id, at=at))
 
 
 def _before_failure(steps: list[StepState]) -> list[StepState]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
 
-from pikku_storage.db.operations import Expired, Insert, Update
+from pikku_storage.db.operations import Expired, Insert, Operation, Update
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import LIVE, EngineQuerySet
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class RunQuerySet(EngineQuerySet["WorkflowRun"]):
     """State changes of runs."""
 
-    def create_run(self, values: Mapping[str, Any]) -> bool:
-        """Insert a run; `False` if there is one with this id already."""
+    def create_run(self, values: Mapping[str, Any], *with_it: Operation) -> bool:
+        """Insert a run, and what belongs to it; `False` if there is one with this id already."""
         try:
             with self.engine.savepoint():
-                self.engine.apply(Insert(self.model, values))
+                self.engine.apply(Insert(self.model, values), *with_it)
         except IntegrityError:
             if self.filter(pk=values["id"]).exists():
                 return False

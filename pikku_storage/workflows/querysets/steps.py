@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import IntegrityError
 
 from pikku_storage.db.operations import NOT_NULL, Guard, Insert, KeepOr, Operation, Update
+from pikku_storage.ids import derived_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import Claim, EngineQuerySet, NewStep
 from pikku_storage.workflows.querysets.rows import (
@@ -66,13 +67,15 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         nevertheless stay as they are."""
         return self._reschedule(step_ids, StepStatus.SCHEDULED, StepStatus.PENDING, at, due_at, scheduled_at=None)
 
-    def add_succeeded(self, steps: Sequence[StepState], *, run_id: str, at: datetime) -> None:
-        """Insert copies of succeeded steps into another run, in bulk."""
+    def copied(self, steps: Sequence[StepState], *, run_id: str, at: datetime) -> list[Operation]:
+        """Copies of succeeded steps for a new run, as operations, to happen together with its insertion."""
         if not steps:
-            return
+            return []
         rows, attempts = [], []
         for step in steps:
             copy = NewStep(
+                # The same however often it is copied, as the run's id is.
+                id=derived_id(run_id, step.step_name),
                 run_id=run_id,
                 step_name=step.step_name,
                 rpc_name=step.rpc_name,
@@ -88,7 +91,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
             outcome = {"status": StepStatus.SUCCEEDED.value, "result": step.result}
             rows.append(step_row(copy, outcome, at))
             attempts.append({**attempt_row(copy.id, 1, outcome, at), "result": step.result, "succeeded_at": at})
-        self.engine.apply(insert_of(self.model, rows), insert_of(history_model(), attempts))
+        return [insert_of(self.model, rows), insert_of(history_model(), attempts)]
 
     def _add(
         self,
@@ -277,14 +280,14 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
 
     def hurry(self, step_id: str, *, at: datetime) -> bool:
         """Make a failed step's next attempt due now."""
-        return bool(
-            self.filter(pk=step_id, status=StepStatus.FAILED, due_at__isnull=False).update(due_at=at, updated_at=at)
-        )
+        waiting = self.filter(pk=step_id, status=StepStatus.FAILED, due_at__isnull=False)
+        return bool(self.engine.retrying(lambda: waiting.update(due_at=at, updated_at=at)))
 
     def settle_idle(self, run_id: str) -> int:
         """Nothing of an ended run is due any more, but for what still runs."""
         idle = [StepStatus.PENDING, StepStatus.SCHEDULED, StepStatus.FAILED]
-        return self.filter(run_id=run_id, status__in=idle, due_at__isnull=False).update(due_at=None)
+        due = self.filter(run_id=run_id, status__in=idle, due_at__isnull=False)
+        return self.engine.retrying(lambda: due.update(due_at=None))
 
     def is_group_open(self, run_id: str, group: str) -> bool:
         """Whether any step of a fan-out is not settled yet."""

@@ -31,5 +31,5 @@ APPS = {
     "django.contrib.contenttypes": "example_project.mongodb.MongoContentTypesConfig",
 }
 """What stands in INSTALLED_APPS for them."""
-MIGRATIONS = {label: f"example_project.mongodb_migrations.{label}" for label in ("admin", "auth", "contenttypes")}
+MIGRATIONS = {label: f"example_project.mongodb.migrations.{label}" for label in ("admin", "auth", "contenttypes")}
 """Their migrations, made by `manage.py makemigrations` on MongoDB."""
