@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8000
+MONGODB_PORT ?= 27117
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench mongodb clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +37,16 @@ bench: $(VENV)/.installed-bench ## Measure, beside our peers (BENCH_QUICK=1: und
 clean: ## Remove what the other targets made
 	rm -rf .venv .venv-* var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+mongodb: .venv-mongodb/.installed ## Serve a stand-in for MongoDB on 127.0.0.1:27117, for tests (MONGODB_PORT=27117)
+	@exec .venv-mongodb/bin/python tests/servers/mongodb.py --host 127.0.0.1 --port $(MONGODB_PORT) \
+	  --storage-path :memory: --log-level WARNING
+
+# In an environment of its own, because it is under the GPL.
+.venv-mongodb/.installed:
+	@test -x .venv-mongodb/bin/python || $(PYTHON) -m venv .venv-mongodb
+	@.venv-mongodb/bin/python -m pip install --quiet --disable-pip-version-check secantusdb==0.7.0b3
+	@touch $@
 
 # One stamp per extra, so that `make demo` does not install what only developers need.
 $(VENV)/.installed-%: pyproject.toml

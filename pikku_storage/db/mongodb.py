@@ -216,9 +216,14 @@ class MongodbEngine(Engine):
             else:
                 self._call(table, "insert_many", documents, ordered=once)
         except (DuplicateKeyError, BulkWriteError) as error:
-            if once or not _are_there_already(error):
+            if once or not (_is_duplicate(error) and self._are_there(table, documents)):
                 raise
         return len(documents)
+
+    def _are_there(self, table: str, documents: list[Document]) -> bool:
+        """Whether they were written before, under these ids."""
+        ids = [document["_id"] for document in documents]
+        return bool(self._call(table, "count_documents", {"_id": {"$in": ids}}) == len(ids))
 
     def _holds(self, guard: Guard) -> bool:
         where = self._filter(guard.model, guard.where)
@@ -296,11 +301,10 @@ def _key_of(update: Update) -> Conditions:
     return {name: update.where[name]}
 
 
-def _are_there_already(error: DuplicateKeyError | BulkWriteError) -> bool:
-    """Whether the only thing wrong is that documents of these ids were written before."""
+def _is_duplicate(error: DuplicateKeyError | BulkWriteError) -> bool:
+    """Whether a key that is there already is all that is wrong."""
     details = error.details or {}
-    errors = details.get("writeErrors", [details])
-    return all(found.get("code") == _DUPLICATE_KEY and set(found.get("keyPattern", ())) == {"_id"} for found in errors)
+    return all(found.get("code") == _DUPLICATE_KEY for found in details.get("writeErrors", [details]))
 
 
 @contextmanager
@@ -311,8 +315,7 @@ def _translated() -> Iterator[None]:
     except DuplicateKeyError as error:
         raise IntegrityError(str(error)) from error
     except BulkWriteError as error:
-        is_duplicate = any(found.get("code") == _DUPLICATE_KEY for found in error.details.get("writeErrors", []))
-        raise (IntegrityError if is_duplicate else DatabaseError)(str(error)) from error
+        raise (IntegrityError if _is_duplicate(error) else DatabaseError)(str(error)) from error
     except DocumentTooLarge as error:
         raise PayloadError("$", _TOO_LARGE_REASON) from error
     except (ConnectionFailure, ExecutionTimeout, WTimeoutError) as error:

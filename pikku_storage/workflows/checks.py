@@ -14,7 +14,7 @@ from django.db import connections, router
 from django.utils.module_loading import import_string
 
 from pikku_storage.conf import KEYS, settings
-from pikku_storage.db import engine
+from pikku_storage.db import documents, engine
 from pikku_storage.workflows.routing import RELAY_TASK
 
 
@@ -77,6 +77,25 @@ def check_engine(*, app_configs: Sequence[AppConfig] | None = None, **options: A
     except ImproperlyConfigured as error:
         return [checks.Error(str(error), hint="See docs/how-to/configure-databases.md.", id="pikku.E004")]
     return []
+
+
+@checks.register("pikku")
+def check_naming(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
+    """`pikku.E005`: runs are routed to MongoDB, or away from it, and `PIKKU_STORAGE["DATABASE"]` says otherwise."""
+    from pikku_storage.workflows.models import WorkflowRun
+
+    routed = router.db_for_write(WorkflowRun)
+    named = settings.DATABASE
+    if named in connections and documents.are_kept_in(routed) == documents.are_kept_in(named):
+        return []
+    return [
+        checks.Error(
+            f"PIKKU_STORAGE['DATABASE'] is {named!r}, and the routers send runs to {routed!r}.",
+            hint="The name decides how keys are called. Set it to the alias of the database that holds the runs, and "
+            "use pikku_storage.db.router.PikkuRouter.",
+            id="pikku.E005",
+        )
+    ]
 
 
 @checks.register("pikku")

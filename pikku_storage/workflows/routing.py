@@ -6,10 +6,11 @@ import threading
 import time
 
 from celery import Celery
-from celery.signals import task_postrun, task_prerun
+from celery.signals import task_postrun, task_prerun, worker_process_init
 from django.db import close_old_connections, connections
 
 from pikku_storage.conf import settings
+from pikku_storage.db import documents
 
 RELAY_TASK = "pikku.relay"
 RELAY_ENTRY = "pikku-relay"
@@ -39,6 +40,7 @@ def configure(app: Celery) -> None:
     app.autodiscover_tasks(["pikku_storage.workflows"])
     for signal in (task_prerun, task_postrun):
         signal.connect(_close_obsolete_connections)
+    worker_process_init.connect(_leave_clients_to_the_parent)
     if getattr(app, "configured", False):
         _complete(app)
     else:
@@ -70,3 +72,10 @@ def _close_obsolete_connections(**kwargs: object) -> None:
         for connection in connections.all(initialized_only=True):
             connection.health_check_done = True  # type: ignore[attr-defined]
     _last_task.at = now
+
+
+def _leave_clients_to_the_parent(**kwargs: object) -> None:
+    """A client of MongoDB that was made before the fork is the parent's."""
+    for connection in connections.all(initialized_only=True):
+        if connection.vendor == documents.VENDOR:
+            connection.close_pool()  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from pikku_storage.conf import KEYS
 from pikku_storage.conf import settings as pikku_settings
-from pikku_storage.db import engine
+from pikku_storage.db import documents, engine
 from pikku_storage.workflows.dispatch import CeleryDispatcher, InlineDispatcher, dispatcher
 
 
@@ -31,6 +31,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
     settings.PIKKU_STORAGE = {}
 
     assert {key: getattr(pikku_settings, key) for key in KEYS} == {
+        "DATABASE": "default",
         "DISPATCHER": "pikku_storage.workflows.dispatch.CeleryDispatcher",
         "QUEUE": "celery",
         "LEASE": 60_000,
@@ -115,21 +116,28 @@ def test_sqlite_with_deferred_transactions_is_a_warning(monkeypatch: pytest.Monk
 def test_a_database_without_an_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections["default"], "vendor", "oracle")
 
-    with pytest.raises(
-        ImproperlyConfigured, match="Pikku Storage has no engine for 'oracle'; it runs on mysql, postgresql, sqlite"
-    ):
+    with pytest.raises(ImproperlyConfigured, match="no engine for 'oracle'; it runs on mongodb, mysql, postgresql"):
         engine("default")
 
 
 def test_a_database_without_an_engine_is_an_error(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     monkeypatch.setattr(connections["default"], "vendor", "oracle")
 
-    assert _checked(settings) == [
-        (
-            "pikku.E004",
-            "DATABASES['default']: Pikku Storage has no engine for 'oracle'; it runs on mysql, postgresql, sqlite.",
-        )
-    ]
+    ((check_id, text), *_) = _checked(settings)
+    assert check_id == "pikku.E004"
+    assert text.startswith("DATABASES['default']: Pikku Storage has no engine for 'oracle'; it runs on mongodb, mysql,")
+
+
+@pytest.mark.parametrize(("database", "found"), [("default", []), ("documents", ["pikku.E005"])])
+def test_runs_that_are_not_routed_to_their_database_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, database: str, found: list[str]
+) -> None:
+    """Where the one holds documents and the other does not."""
+    settings.DATABASE_ROUTERS = []
+    monkeypatch.setitem(connections.settings, "documents", connections.settings["default"])
+    monkeypatch.setattr(documents, "are_kept_in", lambda alias: alias == "documents")
+
+    assert [check_id for check_id, _ in _checked(settings, DATABASE=database)] == found
 
 
 @pytest.mark.parametrize("mode", ["IMMEDIATE", "EXCLUSIVE"])

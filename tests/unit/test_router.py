@@ -1,0 +1,41 @@
+"""Where the package's tables go."""
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import Settings
+
+from pikku_storage.db.router import PikkuRouter
+from pikku_storage.workflows.models import WorkflowRun
+
+
+@pytest.fixture
+def router(settings: Settings) -> PikkuRouter:
+    settings.PIKKU_STORAGE = {"DATABASE": "runs"}
+    return PikkuRouter()
+
+
+def test_our_models_are_kept_in_the_database_that_the_setting_names(router: PikkuRouter) -> None:
+    assert router.db_for_read(WorkflowRun) == router.db_for_write(WorkflowRun) == "runs"
+
+
+def test_others_models_are_not_its_business(router: PikkuRouter) -> None:
+    assert router.db_for_read(User) is router.db_for_write(User) is None
+
+
+@pytest.mark.parametrize(
+    ("database", "app", "answer"),
+    [
+        ("runs", "pikku_workflows", True),
+        ("default", "pikku_workflows", False),
+        ("runs", "auth", False),
+        ("default", "auth", None),
+    ],
+)
+def test_only_our_tables_are_made_there(router: PikkuRouter, database: str, app: str, answer: bool | None) -> None:
+    assert router.allow_migrate(database, app) is answer
+
+
+def test_in_the_project_s_own_database_all_tables_are_made(settings: Settings) -> None:
+    settings.PIKKU_STORAGE = {}
+    assert PikkuRouter().allow_migrate("default", "pikku_workflows") is True
+    assert PikkuRouter().allow_migrate("default", "auth") is None
