@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,7 +32,7 @@ def db_engine(db: None) -> Engine:
 
 
 @pytest.fixture
-def step(db_engine: Engine) -> Iterator[str]:
+def step(db_engine: Engine) -> str:
     """A running step with its open attempt."""
     db_engine.apply(
         Insert(WorkflowRun, {"id": "run", "workflow": "w", "status": "running", "created_at": AT, "updated_at": AT})
