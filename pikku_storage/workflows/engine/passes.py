@@ -23,7 +23,7 @@ from pikku_storage.json import Json, to_json
 from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import ends_the_process
-from pikku_storage.workflows.engine.leases import keep
+from pikku_storage.workflows.engine.leases import handed_back, keep
 from pikku_storage.workflows.engine.replay import Replay
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import (
@@ -74,13 +74,14 @@ def drive(
         if not _enter(runtime, run_id, token):
             return False
     poll = FIRST_POLL
-    while _go_through(runtime, run_id, token, new=new, inline=inline):
-        new = None
-        # Inline, and somebody else has a step of this run.
-        time.sleep(poll)
-        poll = min(poll * POLL_FACTOR, _LONGEST_POLL)
-        if not _enter(runtime, run_id, token):
-            break
+    with handed_back(runtime.engine.connection, lambda: runtime.runs.give_up(run_id, token, due_at=runtime.now())):
+        while _go_through(runtime, run_id, token, new=new, inline=inline):
+            new = None
+            # Inline, and somebody else has a step of this run.
+            time.sleep(poll)
+            poll = min(poll * POLL_FACTOR, _LONGEST_POLL)
+            if not _enter(runtime, run_id, token):
+                break
     return True
 
 
