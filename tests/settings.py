@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from example_project.settings import *
-from example_project.settings import DATABASES
+from example_project.settings import DATABASES, INSTALLED_APPS
 
 # A file and not `:memory:`, because threads and processes share it.
 _name = os.environ.setdefault("PIKKU_TEST_DATABASE", f"test_pikku_{os.getpid()}")
@@ -25,5 +25,6 @@ CELERY_BROKER_URL = "memory://"
 CELERY_BROKER_TRANSPORT = None  # type: ignore[assignment]
 CELERY_BROKER_TRANSPORT_OPTIONS = {}
 PIKKU_STORAGE = {}
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.ledger"]
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
