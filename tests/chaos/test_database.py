@@ -35,8 +35,8 @@ def test_postgresql_restarts(
     scene.start_beat()
     scene.start_worker()
     scene.start_worker()
-    orders = scene.place(80, seconds=0.02)
-    for settled in (5, 25, 45):
+    orders = scene.place(50, seconds=0.02)
+    for settled in (5, 17, 30):
         orders.wait_for(settled)
         time.sleep(scene.chance.uniform(0.0, 1.0))
         own_postgres.restart(mode)
@@ -52,7 +52,7 @@ def test_the_database_is_slow_and_drops_connections(
     scene.start_beat()
     scene.start_worker()
     scene.start_worker()
-    orders = scene.place(30, patience=180)
+    orders = scene.place(20, patience=180)
     orders.wait_for(5)
     line.tell("cut")
     orders.wait_for(12)
@@ -69,5 +69,5 @@ def test_the_clocks_of_workers_are_off_by_minutes(
     scene.start_beat()
     for off_by in minutes:
         scene.start_worker(clock_off_by=off_by)
-    report = scene.see_through(scene.place(50, seconds=0.05))
+    report = scene.see_through(scene.place(40, seconds=0.05))
     assert report["lost"] == 0

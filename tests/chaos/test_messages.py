@@ -25,7 +25,7 @@ def test_every_message_arrives_twice(
     scene.start_beat()
     scene.start_worker()
     scene.start_worker()
-    report = scene.see_through(scene.place(50))
+    report = scene.see_through(scene.place(32))
     assert report["lost"] == 0
 
 
@@ -37,7 +37,7 @@ def test_a_third_of_the_messages_is_lost(
     scene.start_beat()
     scene.start_worker()
     scene.start_worker()
-    report = scene.see_through(scene.place(50, patience=200))
+    report = scene.see_through(scene.place(32, patience=200))
     assert report["lost"] == 0
 
 
@@ -45,9 +45,9 @@ def test_the_broker_forgets_everything(scene: Scene) -> None:
     """Queued messages and those that a worker has and has not acknowledged."""
     scene.start_beat()
     scene.start_worker()
-    orders = scene.place(40)
+    orders = scene.place(32)
     client = redis.Redis.from_url(scene.workers.broker)
-    for settled in (5, 15, 25):
+    for settled in (4, 12, 20):
         orders.wait_for(settled)
         time.sleep(scene.chance.uniform(0.0, 0.5))
         client.delete(scene.workers.queue, "unacked", "unacked_index")
@@ -62,10 +62,10 @@ def test_redis_is_flushed_and_restarted(
     scene = make_scene(own_redis.url, process_env)
     scene.start_beat()
     scene.start_worker()
-    orders = scene.place(50, seconds=0.05)
+    orders = scene.place(32, seconds=0.05)
     orders.wait_for(5)
     own_redis.flush()
-    orders.wait_for(15)
+    orders.wait_for(12)
     own_redis.kill()
     time.sleep(scene.chance.uniform(0.1, 2.0))
     own_redis.start()
@@ -83,8 +83,8 @@ def test_rabbitmq_is_cut_off(
     scene = make_scene(line.url, process_env)
     scene.start_beat()
     scene.start_worker()
-    orders = scene.place(50, seconds=0.05)
-    for settled in (5, 15, 25):
+    orders = scene.place(32, seconds=0.05)
+    for settled in (4, 12, 20):
         orders.wait_for(settled)
         time.sleep(scene.chance.uniform(0.0, 0.5))
         line.tell("cut")

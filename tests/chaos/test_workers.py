@@ -48,8 +48,8 @@ def test_workers_killed_on_each_broker(
     scene = make_scene(broker, process_env)
     scene.start_beat()
     scene.start_worker()
-    orders = scene.place(30, seconds=0.05)
-    for settled in (4, 12, 20):
+    orders = scene.place(26, seconds=0.05)
+    for settled in (4, 10, 16):
         orders.wait_for(settled)
         time.sleep(scene.chance.uniform(0.0, 0.5))
         scene.kill(scene.serving[0])
@@ -59,8 +59,8 @@ def test_workers_killed_on_each_broker(
 def test_workers_told_to_stop_finish_what_they_have(scene: Scene) -> None:
     scene.start_beat()
     scene.start_worker()
-    orders = scene.place(40, seconds=0.05)
-    for settled in (4, 14, 24):
+    orders = scene.place(26, seconds=0.05)
+    for settled in (4, 11, 18):
         orders.wait_for(settled)
         time.sleep(scene.chance.uniform(0.0, 0.5))
         leaving = scene.serving[0]
