@@ -14,8 +14,9 @@ from pikku_storage.db import documents
 
 RELAY_TASK = "pikku.relay"
 RELAY_ENTRY = "pikku-relay"
-RELAY_EXPIRES = 60
-"""Seconds after which a relay message that found no worker is overtaken by later ones."""
+RELAY_EXPIRES = 900
+"""Seconds after which a relay message that found no worker is dropped, since later ones overtake it. Celery judges by
+the worker's own clock, which may be ahead by minutes, and then must not drop them all."""
 SENDING_LIMITS = {"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
 """Broker transport options. Without them a broker that is down blocks the sender for ever."""
 DB_REUSE_MAX = "CELERY_DB_REUSE_MAX"

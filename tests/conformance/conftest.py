@@ -11,6 +11,7 @@ from pytest_django import Settings
 from pikku_storage.db import Engine, engine
 from pikku_storage.workflows import service as service_module
 from pikku_storage.workflows.dispatch import dispatcher
+from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
@@ -44,6 +45,13 @@ def outbox(settings: Settings) -> Iterator[RecordingDispatcher]:
 def no_broker(settings: Settings) -> None:
     """A project that sends no messages at all."""
     settings.PIKKU_STORAGE = {"DISPATCHER": None}
+
+
+@pytest.fixture
+def no_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is interrupted here is as one that is killed: it gives nothing back."""
+    for queryset in (RunQuerySet, StepQuerySet):
+        monkeypatch.setattr(queryset, "give_up", lambda *args, **options: False)
 
 
 @pytest.fixture

@@ -442,6 +442,7 @@ def test_a_lease_that_is_renewed_is_not_taken(outbox: RecordingDispatcher, servi
     assert step_of(run.id, "pack").status == "running"
 
 
+@pytest.mark.usefixtures("no_goodbye")
 def test_a_step_in_place_whose_worker_is_lost_is_tried_again_in_its_run(
     outbox: RecordingDispatcher, service: WorkflowService
 ) -> None:
@@ -466,6 +467,7 @@ def test_a_step_in_place_whose_worker_is_lost_is_tried_again_in_its_run(
     assert run.output == "packed"
 
 
+@pytest.mark.usefixtures("no_goodbye")
 def test_an_inline_run_whose_process_is_lost_is_carried_on_by_a_worker(
     outbox: RecordingDispatcher, service: WorkflowService
 ) -> None:
@@ -499,6 +501,7 @@ def _go_on(service: WorkflowService, outbox: RecordingDispatcher, *, rounds: int
             outbox.deliver()
 
 
+@pytest.mark.usefixtures("no_goodbye")
 def test_a_pass_whose_worker_is_lost_between_steps_is_taken_over(
     outbox: RecordingDispatcher, service: WorkflowService
 ) -> None:

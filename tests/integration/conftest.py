@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +23,7 @@ class Workers:
     broker: str
     folder: Path
     database_env: dict[str, str]
+    app: str = "tests.integration.app"
     queue: str = field(default_factory=lambda: f"pikku-test-{uuid.uuid4().hex[:12]}")
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -37,7 +38,7 @@ class Workers:
             "DJANGO_SETTINGS_MODULE": "tests.integration.settings",
             "PIKKU_TEST_BROKER_URL": self.broker,
             "PIKKU_TEST_BROKER_FOLDER": str(self.folder / "broker"),
-            "PIKKU_TEST_BEAT_FILE": str(self.folder / "beat"),
+            "PIKKU_TEST_BEAT_FILE": str(self.folder / f"beat-{len(self.running)}"),
             "PIKKU_TEST_QUEUE": self.queue,
             "PYTHONWARNINGS": "default",
         }
@@ -48,19 +49,18 @@ class Workers:
         return {**env, "PIKKU_TEST_DISPATCHER": dispatcher, "PIKKU_TEST_PATIENCE": "200ms"}
 
     def start(
-        self, *, beat: bool = True, dispatcher: str | None = None, concurrency: int = 2
+        self,
+        *,
+        beat: bool = True,
+        dispatcher: str | None = None,
+        concurrency: int = 2,
+        env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """A worker process; the first one also sends the relay's messages."""
+        """A worker process that is ready; with `beat` it also sends the relay's messages."""
         number = len(self.running)
-        name = self.name_of(number)
-        command = [sys.executable, "-m", "celery", "-A", "tests.integration.app", "worker", "-n", name]
-        command += ["-c", str(concurrency), "-Q", self.queue, "-l", "INFO", *(["-B"] if beat else [])]
-        log = self.folder / f"worker-{number}.log"
-        with log.open("wb") as output:
-            worker = subprocess.Popen(
-                command, env=self.env(dispatcher), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        self.running.append(worker)
+        arguments = ["worker", "-n", self.name_of(number), "-c", str(concurrency), "-Q", self.queue, "-l", "INFO"]
+        worker = self.spawn([*arguments, *(["-B"] if beat else [])], env={**self.env(dispatcher), **(env or {})})
+        log = self.log_of(number)
         eventually(
             lambda: worker.poll() is not None or " ready." in log.read_text(errors="replace"),
             seconds=60,
@@ -68,6 +68,23 @@ class Workers:
         )
         assert worker.poll() is None, log.read_text(errors="replace")
         return worker
+
+    def spawn(self, arguments: list[str], *, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """A `celery` process, which leads a group of its own."""
+        with self.log_of(len(self.running)).open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "celery", "-A", self.app, *arguments],
+                env=env,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.running.append(process)
+        return process
+
+    def log_of(self, number: int) -> Path:
+        """What that process writes."""
+        return self.folder / f"worker-{number}.log"
 
     def ask(self, code: str, *, dispatcher: str | None = None) -> str:
         """Run Python code in a process of the same settings, with Django set up and the test workflows imported."""

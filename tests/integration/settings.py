@@ -5,6 +5,7 @@ from pathlib import Path
 
 from example_project import broker
 from example_project.settings import *
+from example_project.settings import INSTALLED_APPS
 
 CELERY_BROKER_URL = os.environ["PIKKU_TEST_BROKER_URL"]
 CELERY_BROKER_TRANSPORT = None  # type: ignore[assignment]
@@ -15,9 +16,11 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
 CELERY_TASK_DEFAULT_QUEUE = os.environ["PIKKU_TEST_QUEUE"]
 CELERY_BEAT_SCHEDULE_FILENAME = os.environ["PIKKU_TEST_BEAT_FILE"]
 CELERY_TIMEZONE = "UTC"
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = float(os.environ.get("PIKKU_TEST_SOFT_SHUTDOWN", "0"))
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.ledger"]
 PIKKU_STORAGE = {
     "QUEUE": os.environ["PIKKU_TEST_QUEUE"],
-    "LEASE": "3s",
+    "LEASE": os.environ.get("PIKKU_TEST_LEASE", "3s"),
     "PATIENCE": os.environ.get("PIKKU_TEST_PATIENCE", "2s"),
     "STALLED_AFTER": "5s",
     "RELAY_INTERVAL": "200ms",

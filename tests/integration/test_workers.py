@@ -1,6 +1,8 @@
 """Workflows on real Celery workers: over each broker, with messages lost and doubled, and workers killed."""
 
 import json
+import signal
+import time
 from collections import Counter
 
 import pytest
@@ -110,3 +112,27 @@ def test_a_long_step_keeps_its_lease(workers: Workers) -> None:
     wait_for_end(run_id)
     assert_completed(run_id, 8)
     assert json.loads(json.dumps([step.attempt_count for step in WorkflowService().list_step_states(run_id)])) == [1]
+
+
+@pytest.mark.parametrize("how", ["cold shutdown", "soft shutdown"])
+def test_a_worker_that_is_stopped_in_a_step_hands_it_back(workers: Workers, how: str) -> None:
+    """By SIGQUIT after SIGTERM, or by Celery's soft shutdown. The lease is far too long to be waited for."""
+    long_lease = {"PIKKU_TEST_LEASE": "10m"}
+    soft = {"REMAP_SIGTERM": "SIGQUIT", "PIKKU_TEST_SOFT_SHUTDOWN": "1"} if how == "soft shutdown" else {}
+    leaving = workers.start(env={**long_lease, **soft})
+    run_id = workers.ask("print(survivor.start({'how': 'hang'}).id)")
+    eventually(lambda: any(name == "deadly" for name, *_ in traces()), seconds=30, what="the deadly step runs")
+    workers.start(env=long_lease)
+
+    leaving.send_signal(signal.SIGTERM)
+    if how == "cold shutdown":
+        time.sleep(0.5)
+        leaving.send_signal(signal.SIGQUIT)
+    wait_for_end(run_id, seconds=20)
+
+    assert_completed(run_id, "alive in attempt 2")
+    deadly = [event for event in WorkflowService().get_run_timeline(run_id) or [] if event.step_name == "deadly"]
+    lost = next(event for event in deadly if event.type == "failed")
+    assert lost.error is not None
+    assert lost.error["code"] == "WORKER_LOST"
+    assert "was told to stop" in str(lost.error["message"])

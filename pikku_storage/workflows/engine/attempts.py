@@ -11,7 +11,7 @@ from typing import Any
 from pikku_storage.ids import invocation_id
 from pikku_storage.workflows.context import StepContext
 from pikku_storage.workflows.engine.calls import Outcome, call
-from pikku_storage.workflows.engine.leases import keep
+from pikku_storage.workflows.engine.leases import handed_back, keep
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.querysets import Claim
 from pikku_storage.workflows.records import Run, StepState
@@ -49,9 +49,13 @@ def attempt_step(
         owner_id=run.owner_id,
     )
     runtime.engine.release()
-    with keep(lambda: runtime.steps.renew(step.step_id, claim.token, until=runtime.lease_end(runtime.now()))):
-        outcome = call(target.func, step.data or {}, context, target.timeout_ms)
-    after = settle_attempt(runtime, step, outcome, token=claim.token, wakes=wakes)
+    with handed_back(
+        runtime.engine.connection,
+        lambda: runtime.steps.give_up(step.step_id, claim.token, at=runtime.now()),
+    ):
+        with keep(lambda: runtime.steps.renew(step.step_id, claim.token, until=runtime.lease_end(runtime.now()))):
+            outcome = call(target.func, step.data or {}, context, target.timeout_ms)
+        after = settle_attempt(runtime, step, outcome, token=claim.token, wakes=wakes)
     if outcome.exception is not None and after is not None:
         logger.log(
             logging.ERROR if after.is_settled else logging.WARNING,

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from asgiref.sync import async_to_sync
+from billiard import common as pool
 from django.db import connections
 
 from pikku_storage.exceptions import FinalError, PayloadError, StepTimeoutError, WorkflowInputError
@@ -23,6 +24,8 @@ from pikku_storage.workflows.context import StepContext, running_step
 from pikku_storage.workflows.errors import describe_error
 
 _FINAL = (FinalError, PayloadError, WorkflowInputError)
+_was_told: list[bool] = pool._should_have_exited  # type: ignore[attr-defined] # its stubs lack it
+"""Whether a signal has told this pool process to stop, as billiard notes it."""
 _CAN_INTERRUPT = hasattr(signal, "setitimer")
 
 
@@ -40,8 +43,7 @@ class Outcome:
 def call(func: Callable[..., Any], data: dict[str, Json], context: StepContext, timeout_ms: int | None) -> Outcome:
     """Run a step function with `data` as its keyword arguments; whatever it raises becomes the outcome.
 
-    Only the end of the whole process passes through: `KeyboardInterrupt`, and a worker's own subclasses of
-    `SystemExit`.
+    Only the end of the whole process passes through (`ends_the_process`).
     """
     token = running_step.set(context)
     try:
@@ -61,11 +63,17 @@ def call(func: Callable[..., Any], data: dict[str, Json], context: StepContext, 
 
 
 def ends_the_process(error: BaseException) -> bool:
-    """Whether this is no failure of user code, but the worker being told to stop.
+    """Whether this is no failure of user code, but the process being told to stop.
 
-    A worker's own exceptions are subclasses of `SystemExit`; a plain one is user code that called `sys.exit()`.
+    That is `KeyboardInterrupt`, and a worker's own subclasses of `SystemExit`; a plain one is user code that called
+    `sys.exit()`. But a pool process of Celery that gets a signal raises a plain one too, after noting that it did:
+    whatever is raised from then on comes of that.
     """
-    return isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and type(error) is not SystemExit)
+    return (
+        isinstance(error, KeyboardInterrupt)
+        or (isinstance(error, SystemExit) and type(error) is not SystemExit)
+        or _was_told[0]
+    )
 
 
 def _awaited(start: Callable[[], Awaitable[Any]], timeout_ms: int | None) -> Any:

@@ -1,4 +1,4 @@
-"""Keeping leases alive while user code runs.
+"""Keeping leases alive while user code runs, and giving them back when that ends early.
 
 One daemon thread per process renews what is registered, three times per lease, with a connection of its own that it
 closes after each round. It starts with the first lease that lives long enough to need it.
@@ -11,12 +11,14 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from django.db import Error as DatabaseError
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.conf import settings
+from pikku_storage.workflows.engine.calls import ends_the_process
 
 logger = logging.getLogger(__name__)
 
@@ -77,3 +79,21 @@ os.register_at_fork(after_in_child=_after_fork)
 def keep(renew: Renew) -> AbstractContextManager[None]:
     """Renew a lease as long as the block runs, by the keeper of this process."""
     return _keeper.keep(renew)
+
+
+@contextmanager
+def handed_back(connection: BaseDatabaseWrapper, give_up: Callable[[], bool]) -> Iterator[None]:
+    """If this process is told to stop inside the block, give up its lease, so that nobody waits for the lease's end.
+
+    A process that is killed can say no goodbye; that is what the lease is for.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if ends_the_process(error):
+            with suppress(DatabaseError):
+                if not connection.in_atomic_block:
+                    # It may have been told in the middle of a statement, which leaves a connection of no use.
+                    connection.close()
+                give_up()
+        raise

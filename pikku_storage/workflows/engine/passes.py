@@ -23,7 +23,7 @@ from pikku_storage.json import Json, to_json
 from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import ends_the_process
-from pikku_storage.workflows.engine.leases import keep
+from pikku_storage.workflows.engine.leases import handed_back, keep
 from pikku_storage.workflows.engine.replay import Replay
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import (
@@ -74,11 +74,12 @@ def drive(
     if run is None:
         return False
     poll = FIRST_POLL
-    while run is not None and _go_through(runtime, run, token, is_new=run is new, inline=inline):
-        # Inline, and somebody else has a step of this run.
-        time.sleep(poll)
-        poll = min(poll * POLL_FACTOR, _LONGEST_POLL)
-        run = _enter(runtime, run_id, token)
+    with handed_back(runtime.engine.connection, lambda: runtime.runs.give_up(run_id, token, due_at=runtime.now())):
+        while run is not None and _go_through(runtime, run, token, is_new=run is new, inline=inline):
+            # Inline, and somebody else has a step of this run.
+            time.sleep(poll)
+            poll = min(poll * POLL_FACTOR, _LONGEST_POLL)
+            run = _enter(runtime, run_id, token)
     return True
 
 

@@ -104,10 +104,10 @@ def _see_to_step(runtime: Runtime, step: StepState, run_status: str, now: dateti
 
 
 def _reclaim(runtime: Runtime, step: StepState, *, is_over: bool) -> bool:
-    """The lease ran out: the attempt ends as lost, and the retry policy says what is next."""
-    error = coded_error(
-        WORKER_LOST, f"The worker {step.claimed_by or '(unknown)'} stopped renewing its lease; the attempt is lost"
-    )
+    """The lease ran out or was given up: the attempt ends as lost, and the retry policy says what is next."""
+    was_told = step.claimed_by is not None and step.claim_token is None
+    reason = "was told to stop" if was_told else "stopped renewing its lease"
+    error = coded_error(WORKER_LOST, f"The worker {step.claimed_by or '(unknown)'} {reason}; the attempt is lost")
     outcome = Outcome(error=error, is_final=is_over)
     after = settle_attempt(
         runtime,

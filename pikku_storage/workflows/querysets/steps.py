@@ -158,6 +158,13 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         where = {"id": step_id, "claim_token": token, "status": StepStatus.RUNNING.value}
         return bool(self.engine.apply(Update(self.model, where, {"due_at": until}), durable=False)[0])
 
+    def give_up(self, step_id: str, token: str, *, at: datetime) -> bool:
+        """End a claim whose outcome will not come: the relay ends its attempt as lost from `at` on, and whatever its
+        worker still writes is too late."""
+        where = {"id": step_id, "claim_token": token, "status": StepStatus.RUNNING.value}
+        change = Update(self.model, where, {"claim_token": None, "due_at": at})
+        return bool(self.engine.apply(change, durable=False)[0])
+
     def run_by_hand(self, step_id: str, *, at: datetime, until: datetime) -> bool:
         """Mark a waiting step running without a claim (contract `setStepRunning`: two writes, no read)."""
         where = {"id": step_id, "status": step_statuses_before(StepStatus.RUNNING)}
