@@ -94,6 +94,8 @@ class MongodbEngine(Engine):
 
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`. `durable` makes no difference: the write concern is the connection's."""
+        if any(isinstance(operation, Guard) for operation in rest) or (isinstance(first, Guard) and not rest):
+            raise ValueError("A guard stands first, and decides about the write after it")
         with _translated():
             if not isinstance(first, Guard):
                 return self._chain(first, rest)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.db import IntegrityError
+
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.durations import Duration
 from pikku_storage.exceptions import (
@@ -154,7 +156,9 @@ class WorkflowStorage(AsyncTwins):
             retry_delay=policy.delay,
             from_step_name=from_step_name,
         )
-        self._runtime.steps.add(step, at=at, due_at=self._runtime.patience_end(at))
+        # That there is such a run is asked for, because MongoDB has no foreign keys.
+        if not self._runtime.steps.add(step, at=at, due_at=self._runtime.patience_end(at), inside={}):
+            raise IntegrityError(f"There is no run {run_id!r}")
         return self.get_step_state(run_id, step_name)
 
     def get_step_state(self, run_id: str, step_name: str) -> StepState:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import pytest
 from django.db import connections, router
 from django.test.utils import CaptureQueriesContext
 from django.utils.connection import ConnectionProxy
@@ -24,7 +25,13 @@ DATABASE = router.db_for_write(WorkflowRun)
 """Alias of the database that the behaviours are shown on."""
 connection: Any = ConnectionProxy(connections, DATABASE)
 """Its connection, as `django.db.connection` is the default one's."""
-HAS_TRANSACTIONS = connection.features.supports_transactions
+
+needs_transactions = pytest.mark.skipif(
+    not connection.features.supports_transactions, reason="the database has no transactions"
+)
+about_sql = pytest.mark.skipif(
+    connection.vendor == "mongodb", reason="about the text of SQL; tests/cost has what MongoDB is told"
+)
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

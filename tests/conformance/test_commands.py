@@ -214,7 +214,7 @@ HARMS: dict[str, tuple[Harm, set[str]]] = {
         {"history-agrees", "attempts-counted"},
     ),
     "a lost attempt": (
-        lambda run: WorkflowStepHistory._default_manager.filter(step__run_id=run.id, attempt=1).delete(),
+        lambda run: _attempts(run).filter(attempt=1).delete(),
         {"attempts-counted"},
     ),
     "more attempts than counted": (_step(current_attempt=1), {"attempts-counted"}),

@@ -16,7 +16,7 @@ from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import PayloadField, encode
 from pikku_storage.db.operations import Expired, Guard, Insert, KeepOr, Operation, OrNull, Update
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
-from tests.conformance.support import DATABASE, connection
+from tests.conformance.support import DATABASE, connection, needs_transactions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -101,6 +101,7 @@ def test_a_later_write_that_finds_nothing_stops_nobody(db_engine: Engine, run: N
     assert (stored().redrives, step_ids()) == (8, ["a", "b"])
 
 
+@needs_transactions
 def test_a_write_to_many_rows_is_followed_by_one_insert(db_engine: Engine, run: None) -> None:
     db_engine.apply(new_step("a"), new_step("b"))
     every = Update(WorkflowStep, {"run_id": "run", "status": "pending"}, {"status": "scheduled"})
@@ -110,6 +111,7 @@ def test_a_write_to_many_rows_is_followed_by_one_insert(db_engine: Engine, run: 
     assert step_ids() == ["a", "b", "c", "d"]
 
 
+@needs_transactions
 @pytest.mark.parametrize("guarded", [False, True])
 def test_a_violation_later_on_undoes_what_came_before(db_engine: Engine, run: None, guarded: bool) -> None:
     db_engine.apply(new_step("taken"))
@@ -119,6 +121,7 @@ def test_a_violation_later_on_undoes_what_came_before(db_engine: Engine, run: No
     assert (stored().workflow, step_ids()) == ("orders", ["taken"])
 
 
+@needs_transactions
 def test_a_violation_inside_a_savepoint_leaves_the_transaction_usable(db_engine: Engine, run: None) -> None:
     with transaction.atomic():
         db_engine.apply(change("run", redrives=1))
@@ -288,7 +291,9 @@ def test_json_is_kept(db_engine: Engine, value: Any) -> None:
     assert [stored().error, stored("orm").error, step.data] == [[value]] * 3
     assert [type(each) for each in seen] == [type(value)] * 3
     assert json.dumps(step.data, sort_keys=True) == json.dumps([value], sort_keys=True), "numbers have their types"
-    assert WorkflowRun.objects.filter(output__isnull=True).count() == (2 if value is None else 0)
+    # To MongoDB a list with a null in it is null as well.
+    if connection.vendor != "mongodb" or value != [None]:
+        assert WorkflowRun.objects.filter(output__isnull=True).count() == (2 if value is None else 0)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +338,7 @@ def test_times_are_cut_to_milliseconds(db_engine: Engine, moment: datetime) -> N
 
 
 def test_text_that_is_too_long_is_never_cut(db_engine: Engine, run: None) -> None:
-    if connection.vendor == "sqlite":
+    if connection.vendor in {"sqlite", "mongodb"}:
         pytest.skip("the database has no limit")
     for operations in ([new_step("x" * 256)], [change("run", redrives=1), new_step("a", step_name="x" * 256)]):
         with pytest.raises(Exception, match="too long"):

@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from pikku_storage.db import Engine, engine
 from pikku_storage.db.operations import NOT_NULL, Expired, Guard, Insert, InsertMany, OrNull, Update
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
+from tests.conformance.support import needs_transactions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -115,6 +116,7 @@ def test_a_guard_decides_about_many_rows_and_they_decide_about_what_follows(db_e
     ) == (0, 0)
 
 
+@needs_transactions
 def test_one_duplicate_among_many_rows_keeps_all_of_them_out(db_engine: Engine) -> None:
     db_engine.apply(steps({"id": "other", "step_name": "s2"}))
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -206,6 +208,7 @@ def test_a_taken_row_is_told_as_it_is_afterwards(
     assert WorkflowRun.objects.get().pass_token == "mine"
 
 
+@needs_transactions
 def test_a_row_that_is_taken_in_a_transaction_is_free_after_its_rollback(
     db_engine: Engine, take: Callable[..., dict[str, Any] | None]
 ) -> None:

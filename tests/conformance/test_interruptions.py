@@ -26,7 +26,7 @@ from pikku_storage.workflows.querysets import StepQuerySet
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.failing import WAYS, Way, failing
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import DATABASE, MINUTE, attempts_of, connection, outcomes, step_of
+from tests.conformance.support import DATABASE, MINUTE, attempts_of, connection, needs_transactions, outcomes, step_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -420,6 +420,7 @@ def test_an_outcome_that_is_written_again_too_late_is_dropped(
     assert run.output == 2
 
 
+@needs_transactions
 def test_inside_a_transaction_there_is_one_try(
     outbox: RecordingDispatcher, monkeypatch: pytest.MonkeyPatch, service: WorkflowService
 ) -> None:

@@ -10,7 +10,7 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.conftest import Counter
-from tests.conformance.support import data_statements
+from tests.conformance.support import connection, data_statements
 from tests.factories import A_MONDAY, AttemptRowFactory, RunFactory, RunRowFactory, StepRowFactory, VersionRowFactory
 
 pytestmark = pytest.mark.django_db
@@ -209,10 +209,12 @@ def test_reading_a_run_costs_the_same_however_many_steps_it_has(
     for _ in range(count):
         AttemptRowFactory.create(step=StepRowFactory.create(run=run))
 
+    # MongoDB is told the steps whose attempts are asked for, instead of joining.
+    more = 1 if connection.vendor == "mongodb" else 0
     for read, expected in ((runs.get_run_steps, 2), (runs.get_run_history, 1), (runs.get_run_timeline, 1)):
         with statements() as seen:
             assert read(run.id)
-        assert len(data_statements(seen)) == expected
+        assert len(data_statements(seen)) == expected + more
 
 
 def test_the_timeline_of_an_unknown_run_is_none_and_of_a_fresh_one_empty(runs: WorkflowRunService) -> None:

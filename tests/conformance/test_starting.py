@@ -24,7 +24,7 @@ from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.conftest import Counter
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import MINUTE, data_statements, nothing_is_stored
+from tests.conformance.support import MINUTE, data_statements, needs_transactions, nothing_is_stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -122,6 +122,7 @@ def test_with_a_broker_a_started_workflow_is_put_on_the_queue(outbox: RecordingD
     assert (run.status, run.output, bodies) == ("completed", "A1", ["A1"])
 
 
+@needs_transactions
 def test_a_run_is_sent_only_when_its_transaction_is_committed(outbox: RecordingDispatcher) -> None:
     @workflow
     def order(flow: Flow) -> None: ...
@@ -132,6 +133,7 @@ def test_a_run_is_sent_only_when_its_transaction_is_committed(outbox: RecordingD
     assert len(outbox.sent) == 1
 
 
+@needs_transactions
 def test_a_run_whose_transaction_is_rolled_back_was_never_started(outbox: RecordingDispatcher) -> None:
     @workflow
     def order(flow: Flow) -> None: ...

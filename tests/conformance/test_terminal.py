@@ -20,7 +20,16 @@ from pikku_storage.workflows.service import WorkflowService
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES
 from tests.conformance.conftest import Counter
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import MINUTE, connection, data_statements, noting, outcomes, step_names, step_of
+from tests.conformance.support import (
+    MINUTE,
+    about_sql,
+    connection,
+    data_statements,
+    noting,
+    outcomes,
+    step_names,
+    step_of,
+)
 from tests.factories import RunFactory, StepFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -82,6 +91,7 @@ def test_a_live_run_may_take_any_status(service: WorkflowService, before: str, s
     assert after.status == status
 
 
+@about_sql
 @pytest.mark.contract("TG-01", "TG-02", "TG-03")
 @pytest.mark.parametrize("status", TERMINAL)
 def test_an_orchestrator_message_for_a_run_that_ended_does_not_enter_it(

@@ -12,7 +12,15 @@ from pikku_storage.workflows.models import WorkflowStep, WorkflowStepHistory
 from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.conftest import Counter
-from tests.conformance.support import attempts_of, connection, data_statements, outcomes, step_of, transactions
+from tests.conformance.support import (
+    about_sql,
+    attempts_of,
+    connection,
+    data_statements,
+    outcomes,
+    step_of,
+    transactions,
+)
 from tests.factories import StepFactory
 
 Operation = Callable[[WorkflowService, str], Any]
@@ -32,6 +40,7 @@ def _writes(statements: list[str]) -> list[str]:
 
 
 @pytest.mark.django_db(transaction=True)
+@about_sql
 @pytest.mark.contract("KW-07", "KW-08")
 @pytest.mark.parametrize("operation", [RUN, SUCCEED, FAIL], ids=["running", "result", "error"])
 def test_a_transition_is_two_writes_in_one_transaction_and_no_read(
@@ -80,6 +89,7 @@ def test_all_steps_of_a_run_are_one_read(service: WorkflowService, statements: C
 
 
 @pytest.mark.django_db(transaction=True)
+@about_sql
 def test_claiming_is_a_read_and_one_transaction(service: WorkflowService, statements: Counter) -> None:
     step = StepFactory.create()
 
