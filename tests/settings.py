@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from example_project.settings import *
-from example_project.settings import DATABASES, INSTALLED_APPS, PIKKU_STORAGE
+from example_project.settings import DATABASE_ROUTERS, DATABASES, INSTALLED_APPS, PIKKU_STORAGE
 
 _name = os.environ.setdefault("PIKKU_TEST_DATABASE", f"test_pikku_{os.getpid()}")
 for _database in DATABASES.values():
@@ -24,6 +24,7 @@ CELERY_BROKER_URL = "memory://"
 CELERY_BROKER_TRANSPORT = None  # type: ignore[assignment]
 CELERY_BROKER_TRANSPORT_OPTIONS = {}
 PIKKU_STORAGE = {"DATABASE": PIKKU_STORAGE["DATABASE"]}
+DATABASE_ROUTERS = ["tests.routers.TestsRouter", *DATABASE_ROUTERS[1:]]
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.ledger"]
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

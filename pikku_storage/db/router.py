@@ -13,14 +13,19 @@ class PikkuRouter:
     """`DATABASE_ROUTERS = ["pikku_storage.db.router.PikkuRouter"]` sends the models of this package to the alias that
     `PIKKU_STORAGE["DATABASE"]` names, and migrates nothing else there."""
 
+    @property
+    def alias(self) -> str:
+        """Where our tables are."""
+        return settings.DATABASE
+
     def db_for_read(self, model: type[models.Model], **hints: Any) -> str | None:
         """Our alias for our models; no opinion on others."""
-        return settings.DATABASE if model._meta.app_label.startswith(APP_LABELS) else None
+        return self.alias if model._meta.app_label.startswith(APP_LABELS) else None
 
     db_for_write = db_for_read
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
         """Our apps on our alias only, and nothing else on it if it is not the project's own database."""
         if app_label.startswith(APP_LABELS):
-            return db == settings.DATABASE
-        return False if db == settings.DATABASE != "default" else None
+            return db == self.alias
+        return False if db == self.alias != "default" else None
