@@ -84,7 +84,7 @@ def _url_of(connection: BaseDatabaseWrapper) -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where our tables have a database of their own, tests that use a database use both."""
-    for item in items:
+    for item in items if len(list(connections)) > 1 else ():
         given = item.get_closest_marker("django_db")
         if given is not None or {"db", "transactional_db"} & set(getattr(item, "fixturenames", ())):
             options = {**(given.kwargs if given else {}), "databases": "__all__"}

@@ -30,8 +30,8 @@ def listed(response: Any) -> list[str]:
 
 
 def test_columns(root_client: Client) -> None:
-    User.objects.create_user("alice", pk=4711)
-    failed_order(now() - timedelta(minutes=3), owner_id="4711").tell()
+    alice = User.objects.create_user("alice")
+    failed_order(now() - timedelta(minutes=3), owner_id=str(alice.pk)).tell()
     page = root_client.get(list_url()).content.decode()
     for text in ("fulfil_order", "alice", "31.0 s", "2/3", "(+2)", "E_FUNDS", "insufficient funds"):
         assert text in page
@@ -103,8 +103,8 @@ def test_a_page_of_runs_costs_the_same_however_many(root_client: Client, rows: i
         story.tell()
     with CaptureQueriesContext(connection) as captured:
         assert len(listed(root_client.get(list_url()))) == rows
-    # Session, user; workflow names; five status counts; the page; steps, errors, owners.
-    assert len(captured) == 12
+    # Session, user; workflow names; five status counts; the page; steps, errors, owners (but those whose ids are none).
+    assert len(captured) == (11 if connection.vendor == "mongodb" else 12)
 
 
 def test_status_tabs(root_client: Client) -> None:
@@ -169,7 +169,7 @@ def test_filter_links_start_at_the_first_page(root_client: Client) -> None:
 
 
 def test_search_finds_by_each_of_four_ways(root_client: Client) -> None:
-    alice = User.objects.create_user("alice", pk=4711)
+    alice = User.objects.create_user("alice")
     by_id = Story(options={"id": "ab_c%d-1"}).tell()
     by_key = Story(options={"idempotency_key": "order/7"}).tell()
     by_workflow = Story(workflow="restock").tell()
@@ -183,7 +183,7 @@ def test_search_finds_by_each_of_four_ways(root_client: Client) -> None:
     assert search("order/7") == [by_key]
     assert search("restock") == [by_workflow]
     assert search("alice") == [by_owner]
-    assert search("4711") == [by_owner]
+    assert search(str(alice.pk)) == [by_owner]
     assert search("  restock ") == [by_workflow]
     assert search("resto") == []
     assert search("order") == []
@@ -250,12 +250,14 @@ def test_steps_and_attempts_of_a_run(root_client: Client) -> None:
 def test_lists_of_steps_and_attempts_cost_the_same_however_many(
     root_client: Client, model: str, django_assert_num_queries: Callable[..., Any]
 ) -> None:
+    # On MongoDB the steps are asked for first, whose attempts these are.
+    more = 1 if connection.vendor == "mongodb" and model == "workflowstephistory" else 0
     for count in (1, 45):
         story = Story()
         for index in range(count):
             story.step(f"s{index}", [Try(index, index, index + 1)], function="f")
         run_id = story.tell()
-        with django_assert_num_queries(3):
+        with django_assert_num_queries(3 + more):
             assert len(listed(root_client.get(list_url(model), {"run": run_id}))) == count
 
 

@@ -320,7 +320,8 @@ def test_a_page_costs_the_same_however_long_the_run(
     step_id = WorkflowStep.objects.filter(run_id=run_id).values_list("pk", flat=True)[0]
     with django_assert_num_queries(5):
         root_client.get(url_of(run_id, "step", step_id))
-    with django_assert_num_queries(5):
+    # On MongoDB the steps are asked for first, whose attempts these are.
+    with django_assert_num_queries(6 if connection.vendor == "mongodb" else 5):
         root_client.get(url_of(run_id, "events"))
     seen = fingerprint(page_of(root_client, run_id))
     with django_assert_num_queries(4):
