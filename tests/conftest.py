@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from celery import current_app
 from django.core.management.color import Style
 from django.core.management.commands import flush
 from django.db import connections
@@ -36,6 +37,12 @@ def _quick_flush() -> Iterator[None]:
                 patch.setattr(type(connection.ops), "sql_flush", kept)
                 patch.setattr(flush, "emit_post_migrate_signal", lambda *arguments: None)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _configured_celery() -> None:
+    """The app is configured when it is first asked, which must not be by a test that changes the settings."""
+    assert current_app.conf.beat_schedule is not None
 
 
 def _server(variable: str, name: str) -> str:
