@@ -102,10 +102,8 @@ def sql_hook(carry_out: CarryOut) -> Iterator[None]:
         return carry_out(lambda: execute(sql, params, many, context), sql)
 
     with connection.execute_wrapper(execute), pytest.MonkeyPatch.context() as patch:
-        wrapper.ensure_connection()
         patch.setattr(wrapper, "_commit", lambda: carry_out(commit, "COMMIT"), raising=False)
         yield
-        patch.undo()
 
 
 @contextmanager
