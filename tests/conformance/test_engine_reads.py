@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from pikku_storage.db import Engine, engine
 from pikku_storage.db.operations import NOT_NULL, Expired, Guard, Insert, InsertMany, OrNull, Update
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
-from tests.conformance.support import needs_transactions
+from tests.conformance.support import DATABASE, needs_transactions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,7 +39,7 @@ PAYLOADS = [
 @pytest.fixture
 def db_engine() -> Engine:
     """The engine of this test run, with one run."""
-    made = engine("default")
+    made = engine(DATABASE)
     made.apply(
         Insert(
             WorkflowRun,
