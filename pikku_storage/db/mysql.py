@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from django.db import OperationalError, models, transaction
 
 from pikku_storage.db.base import utc
-from pikku_storage.db.fields import encode, field_of
+from pikku_storage.db.fields import encode
 from pikku_storage.db.operations import Operation
 from pikku_storage.db.sql import SqlEngine
 
@@ -73,16 +73,11 @@ class MysqlEngine(SqlEngine):
         )
 
     def _merge_there(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
-        table, column, updated = self.table(model), self.column(model, field), self.column(model, "updated_at")
-        merged = f"JSON_MERGE_PRESERVE(JSON_MERGE_PATCH(COALESCE({column}, '{{}}'), %s), %s)"
-        moment = field_of(model, "updated_at").get_db_prep_save(at, self.connection)
-        with self.connection.cursor() as cursor:
-            cursor.execute(
-                f"UPDATE {table} SET {column} = {merged}, {updated} = %s "
-                f"WHERE {self.column(model, 'id')} = %s AND JSON_VALID(COALESCE({column}, '{{}}'))",
-                [encode({key: None}), encode({key: value}), moment, pk],
-            )
-            return int(cursor.rowcount)
+        column = self.column(model, field)
+        stored = f"COALESCE({column}, '{{}}')"
+        merged = f"{column} = JSON_MERGE_PRESERVE(JSON_MERGE_PATCH({stored}, %s), %s)"
+        patches = [encode({key: None}), encode({key: value})]
+        return self.set_by_key(model, pk, merged, patches, at, condition=f"JSON_VALID({stored})")
 
     def _merge_here(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
         with transaction.atomic(using=self.using):

@@ -45,8 +45,7 @@ class PostgresqlEngine(SqlEngine):
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`."""
         connection = self.connection
-        # Inside a transaction it would relax all that the transaction does.
-        relaxed = not durable and connection.get_autocommit()
+        relaxed = _may_relax(connection, durable)
         if not (rest or relaxed):
             return super().apply(first)
         shape, values = take_apart((first, *rest), counts_lists=self.counts_lists)
@@ -60,7 +59,7 @@ class PostgresqlEngine(SqlEngine):
     def take(self, update: Update, columns: Sequence[str], *, durable: bool = True) -> dict[str, Any] | None:
         """See `Engine.take`. One statement."""
         connection = self.connection
-        relaxed = not durable and connection.get_autocommit()
+        relaxed = _may_relax(connection, durable)
         (shape,), values = take_apart((update,), counts_lists=self.counts_lists)
         statement, taken = self._taking_of(shape, tuple(columns), relaxed)
         with connection.cursor() as cursor:
@@ -135,6 +134,11 @@ class PostgresqlEngine(SqlEngine):
         column = self.column(model, field)
         new = f"COALESCE({column}, '{{}}'::jsonb) || jsonb_build_object(%s::text, %s::jsonb)"
         return self.set_by_key(model, pk, f"{column} = {new}", [key, encode(value)], at)
+
+
+def _may_relax(connection: BaseDatabaseWrapper, durable: bool) -> bool:
+    """Inside a transaction it would relax all that the transaction does."""
+    return not durable and connection.get_autocommit()
 
 
 def _moment(field: MillisecondDateTimeField) -> Convert:

@@ -149,16 +149,24 @@ class SqlEngine(Engine):
             return [selected.row(row, connection) for row in cursor.fetchall()]
 
     def set_by_key(
-        self, model: type[models.Model], pk: str, assignment: str, parameters: Sequence[Any], at: datetime
+        self,
+        model: type[models.Model],
+        pk: str,
+        assignment: str,
+        parameters: Sequence[Any],
+        at: datetime,
+        *,
+        condition: str = "TRUE",
     ) -> int:
-        """Make an assignment that is SQL, and set `updated_at`, on one row. Answers with the number of rows."""
+        """Make an assignment that is SQL, and set `updated_at`, on one row that meets the condition. Answers with the
+        number of rows."""
         primary_key = model._meta.pk.attname
         connection = self.connection
         convert = self.converter(field_of(model, "updated_at"))
         with connection.cursor() as cursor:
             cursor.execute(
                 f"UPDATE {self.table(model)} SET {assignment}, {self.column(model, 'updated_at')} = %s "
-                f"WHERE {self.column(model, primary_key)} = %s",
+                f"WHERE {self.column(model, primary_key)} = %s AND {condition}",
                 [*parameters, at if convert is None else convert(at, connection), pk],
             )
             return int(cursor.rowcount)
