@@ -6,7 +6,8 @@ import ast
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -124,10 +125,25 @@ class FunctionDefinition(_Definition[P, R]):
         self.timeout_ms = None if timeout is None else _timeout(self.source_place, timeout)
         self.queued = queued or queue is not None
         self.queue = queue
+        self._stand_in: Callable[..., Any] | None = None
+
+    @property
+    def implementation(self) -> Callable[..., Any]:
+        """What a step calls: the Python function, unless a test has put something in its place."""
+        return self.func if self._stand_in is None else self._stand_in
+
+    @contextmanager
+    def replaced_by(self, stand_in: Callable[..., Any]) -> Iterator[None]:
+        """For tests: whoever calls this function calls `stand_in` inside the block. Options and signature stay."""
+        before, self._stand_in = self._stand_in, stand_in
+        try:
+            yield
+        finally:
+            self._stand_in = before
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the Python function, outside of any run."""
-        result: R = self.func(*args, **kwargs)
+        result: R = self.implementation(*args, **kwargs)
         return result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -77,7 +76,7 @@ def drive(
     with handed_back(runtime.engine.connection, lambda: runtime.runs.give_up(run_id, token, due_at=runtime.now())):
         while run is not None and _go_through(runtime, run, token, is_new=run is new, inline=inline):
             # Inline, and somebody else has a step of this run.
-            time.sleep(poll)
+            runtime.sleep(poll)
             poll = min(poll * POLL_FACTOR, _LONGEST_POLL)
             run = _enter(runtime, run_id, token)
     return True

@@ -3,7 +3,6 @@ wait."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -321,7 +320,7 @@ class Replay:
             self.wait_until = moment if self.wait_until is None else min(moment, self.wait_until)
             return False
         self.runtime.engine.release()
-        time.sleep(remaining)
+        self.runtime.sleep(remaining)
         return True
 
     def queue_of(self, function: FunctionDefinition[..., object], *, in_group: bool) -> str | None:
@@ -357,7 +356,7 @@ class Replay:
 
 def target_of(definition: FunctionDefinition[..., object]) -> Target:
     """What a registered function's step calls."""
-    return Target(func=definition.func, rpc_name=definition.name, timeout_ms=definition.timeout_ms)
+    return Target(func=definition.implementation, rpc_name=definition.name, timeout_ms=definition.timeout_ms)
 
 
 def _begun(step: NewStep, status: StepStatus, at: datetime, due_at: datetime, claim: Claim | None = None) -> StepState:
