@@ -111,8 +111,16 @@ class Engine(ABC):
         What the hot path reads: an engine may do it without the ORM, which takes longer to write a query than the
         database to answer it.
         """
-        rows = model._default_manager.using(self.using).filter(*[_condition(*each) for each in where.items()])
-        return list(rows.order_by(*order_by).values(*columns)[:limit])
+        return list(self._rows(model, where).order_by(*order_by).values(*columns)[:limit])
+
+    def _rows(self, model: type[models.Model], where: Conditions) -> models.QuerySet[Any, Any]:
+        return model._default_manager.using(self.using).filter(*[_condition(*each) for each in where.items()])
+
+    def delete(self, model: type[models.Model], where: Conditions) -> int:
+        """Delete the rows that meet `where`, by one statement that does not look for what refers to them; answers how
+        many there were. Whoever deletes begins with the children: MongoDB has no foreign keys, and elsewhere a child
+        that is left raises `IntegrityError`."""
+        return self._rows(model, where)._raw_delete(self.using)
 
     @abstractmethod
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:

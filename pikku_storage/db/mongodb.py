@@ -104,6 +104,11 @@ class MongodbEngine(Engine):
             counts = self._chain(rest[0], rest[1:])
             return (counts[0], *counts)
 
+    def delete(self, model: type[models.Model], where: Conditions) -> int:
+        """See `Engine.delete`."""
+        with _translated():
+            return int(self._call(model._meta.db_table, "delete_many", self._filter(model, where)).deleted_count)
+
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
         """See `Engine.merge_json_key`."""
         column, updated_at = _column(model, field), _column(model, "updated_at")

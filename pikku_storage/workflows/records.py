@@ -196,6 +196,17 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What pruning came to: runs that it deleted, and runs old enough that it left for another time."""
+
+    deleted: int = 0
+    kept: int = 0
+
+    def __add__(self, other: Pruned) -> Pruned:
+        return Pruned(deleted=self.deleted + other.deleted, kept=self.kept + other.kept)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphState:
     """How far a graph is (contract `getCompletedGraphState`)."""
 

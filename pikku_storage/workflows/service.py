@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
+from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import (
     WorkflowError,
     WorkflowInputError,
@@ -20,11 +22,13 @@ from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import execute_step
 from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
+from pikku_storage.workflows.engine.retention import MOST_RUNS, Ended, prune
 from pikku_storage.workflows.engine.retries import copy_for_retry
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
-from pikku_storage.workflows.records import Run
+from pikku_storage.workflows.querysets import TERMINAL
+from pikku_storage.workflows.records import Pruned, Run
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 from pikku_storage.workflows.storage import WorkflowStorage
@@ -196,6 +200,43 @@ class WorkflowService(WorkflowStorage):
     def recover_stalled_runs(self, *, limit: int = BATCH) -> list[str]:
         """The relay's half that looks at runs; one batch."""
         return relay_runs(self._runtime, limit=limit).driven
+
+    # -- retention -----------------------------------------------------------------------------------------------------
+
+    def prune_runs(
+        self,
+        older_than: Duration,
+        *,
+        statuses: Collection[str],
+        workflow_name: str | None = None,
+        batch: int = 500,
+        dry_run: bool = False,
+        progress: Callable[[Pruned], None] | None = None,
+    ) -> Pruned:
+        """Delete the runs that ended in one of these statuses longer ago than `older_than`, with all that belongs to
+        them, in batches of so many.
+
+        A run that something still needs is kept, for another time. What is cut off at any moment is finished by the
+        next call, and several may work at once. With `dry_run` nothing is deleted, only counted. `progress` is told
+        after each batch what there was so far. Raises `ValueError` for what makes no sense.
+        """
+        if isinstance(statuses, str) or not statuses or not set(statuses) <= set(TERMINAL):
+            raise ValueError(f"statuses are some of {', '.join(TERMINAL)}, not {statuses!r}")
+        if not 0 < batch <= MOST_RUNS:
+            raise ValueError(f"A batch is 1 to {MOST_RUNS} runs, not {batch}")
+        at = self._runtime.now()
+        try:
+            by = at - timedelta(milliseconds=to_milliseconds(older_than))
+        except OverflowError:
+            raise ValueError(f"Nothing is as old as {older_than!r}") from None
+        total = Pruned()
+        for status in sorted(statuses):
+            ended = Ended(status=status, by=by, seen_at=at, workflow=workflow_name)
+            for pruned in prune(self._runtime, ended, batch=batch, dry_run=dry_run):
+                total += pruned
+                if progress is not None:
+                    progress(total)
+        return total
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,12 @@ from django.db import models
 from pikku_storage.db import Engine, engine
 from pikku_storage.ids import new_id, new_token
 from pikku_storage.json import Json
-from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES
+from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES, TERMINAL_RUN_STATUSES
 
 Row = TypeVar("Row", bound=models.Model)
 
 LIVE = sorted(status.value for status in LIVE_RUN_STATUSES)
+TERMINAL = sorted(status.value for status in TERMINAL_RUN_STATUSES)
 
 
 @dataclass(frozen=True, slots=True)

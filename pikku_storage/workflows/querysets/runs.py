@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +139,12 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
     def merge_state(self, run_id: str, key: str, value: Json, *, at: datetime) -> bool:
         """Set one key of the run's state in the database; concurrent keys never lose each other."""
         return bool(self.engine.merge_json_key(self.model, run_id, "state", key, value, at))
+
+    def remove(self, run_ids: Sequence[str], *, statuses: Sequence[str], ended_by: datetime | None) -> int:
+        """Delete those of these runs that ended in one of these statuses, by that time if one is given; answers how
+        many this call deleted. Their steps are gone already. A run that was begun anew under the same id stays."""
+        ended = {} if ended_by is None else {"updated_at": Expired(ended_by)}
+        return self.engine.delete(self.model, {"id": list(run_ids), "status": list(statuses), **ended})
 
     def _change(self, where: Mapping[str, Any], /, *, durable: bool = True, **values: Any) -> bool:
         # Not durable are leases, wake-ups and due times: a crash of the database server that loses one costs time only.

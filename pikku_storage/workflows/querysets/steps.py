@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
 
-from pikku_storage.db.operations import NOT_NULL, Guard, Insert, KeepOr, Operation, Update
+from pikku_storage.db.operations import NOT_NULL, Expired, Guard, Insert, KeepOr, Operation, Update
 from pikku_storage.ids import derived_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import Claim, EngineQuerySet, NewStep
@@ -276,6 +276,15 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 Update(self.model, where, values), Insert(history_model(), attempt_row(step_id, attempt, state, at))
             )[0]
         )
+
+    # -- deleting ------------------------------------------------------------------------------------------------------
+
+    def remove(self, step_ids: Sequence[str], *, made_by: datetime | None) -> int:
+        """Delete these steps, their attempts first, or those that were made by that time if one is given; answers how
+        many steps this call deleted. Those of a run that was begun anew under the same id stay."""
+        made = {} if made_by is None else {"created_at": Expired(made_by)}
+        self.engine.delete(history_model(), {"step_id": list(step_ids), **made})
+        return self.engine.delete(self.model, {"id": list(step_ids), **made})
 
     # -- looking after -------------------------------------------------------------------------------------------------
 
