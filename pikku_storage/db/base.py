@@ -120,7 +120,8 @@ class Engine(ABC):
         """Delete the rows that meet `where`, by one statement that does not look for what refers to them; answers how
         many there were. Whoever deletes begins with the children: MongoDB has no foreign keys, and elsewhere a child
         that is left raises `IntegrityError`."""
-        return self._rows(model, where)._raw_delete(self.using)
+        # Django answers `None` if an empty list makes a query needless.
+        return self._rows(model, where)._raw_delete(self.using) or 0
 
     @abstractmethod
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pikku_storage.testing.driver import RunUntilIdle, Waiting, driving
     from pikku_storage.testing.fakes import FakeFunction, FakeFunctions, faking
     from pikku_storage.testing.history import assert_history, history_of
+    from pikku_storage.testing.steps import as_step
 
 __all__ = [
     "FakeFunction",
@@ -22,6 +23,7 @@ __all__ = [
     "FrozenClock",
     "RunUntilIdle",
     "Waiting",
+    "as_step",
     "assert_history",
     "driving",
     "faking",
@@ -37,6 +39,7 @@ _MODULES = {
     "driver": ("RunUntilIdle", "Waiting", "driving"),
     "fakes": ("FakeFunction", "FakeFunctions", "faking"),
     "history": ("assert_history", "history_of"),
+    "steps": ("as_step",),
 }
 
 

@@ -62,6 +62,21 @@ def run(db_engine: Engine) -> None:
     assert db_engine.apply(new_run("run")) == (1,)
 
 
+# -- deleting ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_meets_all_conditions_is_deleted_and_counted(db_engine: Engine, run: None) -> None:
+    db_engine.apply(*[new_step(name) for name in ("a", "b", "c")])
+
+    assert db_engine.delete(WorkflowStep, {"id": ["a", "b", "z"], "status": "pending"}) == 2
+    assert db_engine.delete(WorkflowStep, {"id": ["a", "b"], "status": "pending"}) == 0
+    assert db_engine.delete(WorkflowStep, {"id": "c", "created_at": Expired(AT - timedelta(milliseconds=1))}) == 0
+    assert step_ids() == ["c"]
+    assert db_engine.delete(WorkflowStep, {"id": "c", "created_at": Expired(AT)}) == 1
+    assert db_engine.delete(WorkflowRun, {"id": []}) == 0
+    assert stored().workflow == "orders"
+
+
 # -- together, or not at all -------------------------------------------------------------------------------------------
 
 

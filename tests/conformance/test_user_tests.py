@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from pikku_storage.exceptions import FinalError, WorkflowRunNotFoundError
+from pikku_storage.exceptions import FinalError, WorkflowError, WorkflowRunNotFoundError
 from pikku_storage.testing import (
     FakeFunctions,
     FrozenClock,
     RunUntilIdle,
+    as_step,
     assert_history,
     driving,
     faking,
@@ -423,6 +424,19 @@ def test_a_name_that_cannot_be_faked_is_told(fake_function: FakeFunctions, name:
 def test_a_fake_does_one_thing(fake_function: FakeFunctions) -> None:
     with pytest.raises(ValueError, match="one of returns, raises and side_effect"):
         fake_function("pack", returns=1, raises=OSError)
+
+
+def test_a_step_function_is_called_alone_as_if_it_were_a_step() -> None:
+    with as_step("pay", run_id="run 1", from_step_name="pack", owner_id="7") as context:
+        assert current_step() is context
+        assert (context.attempt, context.step_name, context.run_id, context.owner_id) == (1, "pay", "run 1", "7")
+    with as_step("pay", run_id="run 1", attempt=2) as again:
+        assert again.invocation_id == context.invocation_id
+        assert (again.attempt, again.from_invocation_id) == (2, None)
+    with as_step("pack", run_id="run 1") as before:
+        assert before.invocation_id == context.from_invocation_id
+    with pytest.raises(WorkflowError, match="outside of a step function"):
+        current_step()
 
 
 # -- histories ---------------------------------------------------------------------------------------------------------
