@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 SHOWN_RUNS = 5
 """How many runs the report of a failed test shows: the newest."""
-_FIXTURES = frozenset({"assert_history", "clock", "fake_function", "run_until_idle"})
+FIXTURES = frozenset({"assert_history", "clock", "fake_function", "run_until_idle"})
+"""Whoever uses one of these has runs to show."""
 
 
 class AssertHistory(Protocol):
@@ -39,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show what the runs of a failed test did."""
     report = yield
-    if report.when == "call" and report.failed and _FIXTURES.intersection(getattr(item, "fixturenames", ())):
+    if report.when == "call" and report.failed and FIXTURES.intersection(getattr(item, "fixturenames", ())):
         report.sections.append(("workflow runs", _newest_histories()))
     return report
 

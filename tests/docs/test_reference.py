@@ -14,9 +14,10 @@ from django.apps import apps
 from django.core.management import BaseCommand, load_command_class
 from django.test import override_settings
 
-from pikku_storage import exceptions
+from pikku_storage import exceptions, testing
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
+from pikku_storage.testing import plugin
 from pikku_storage.workflows import StepContext, errors, invariants, records, tasks, timeline
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
 from pikku_storage.workflows.flow import Flow
@@ -285,6 +286,38 @@ def test_every_rule_of_check_storage_is_documented() -> None:
     rules = re.findall(r'(?:violation\(|yield )"([a-z-]+)",', source)
     assert len(rules) > 10
     assert documented == rules
+
+
+# -- testing -----------------------------------------------------------------------------------------------------------
+
+TESTING = REFERENCE / "testing.md"
+
+
+def test_every_fixture_and_option_of_the_plugin_is_documented() -> None:
+    kind = type(plugin.clock)
+    fixtures = {name for name, value in vars(plugin).items() if isinstance(value, kind) and not name.startswith("_")}
+    assert {codes_in(row[0])[0] for row in table_rows(TESTING, "The pytest plugin")} == fixtures == plugin.FIXTURES
+    assert f"| `{testing.UPDATE_OPTION}` |" in prose_of(TESTING)
+
+
+def test_every_public_name_for_tests_is_documented() -> None:
+    text = prose_of(TESTING)
+    functions = [name for name in testing.__all__ if inspect.isfunction(getattr(testing, name))]
+    assert sorted(
+        documented_signatures(section_of(TESTING, "Context managers") + section_of(TESTING, "Histories"))
+    ) == [signature_text(name, getattr(testing, name), skip=0) for name in functions]
+    for name in set(testing.__all__) - set(functions):
+        assert f"`{name}`" in text
+
+
+def test_what_a_clock_a_fake_and_a_driver_have_is_documented() -> None:
+    clock = documented_signatures(section_of(TESTING, "`FrozenClock`"))
+    # `now` and `sleep` are what the engine calls.
+    assert clock == ["now()", *[text for text in signatures(testing.FrozenClock) if text.startswith("advance")]]
+    fake = signature_text("fake_function", testing.FakeFunctions.__call__)
+    assert f"`{fake}`" in section_of(TESTING, "`FakeFunctions`")
+    waiting = re.findall(r"^\| `(\w+)` \|", section_of(TESTING, "`RunUntilIdle`"), re.MULTILINE)
+    assert waiting == [field.name for field in fields(testing.Waiting)]
 
 
 # -- what is tested ----------------------------------------------------------------------------------------------------
