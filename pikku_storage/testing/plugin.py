@@ -45,12 +45,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give tests that need the database access to it, by the mark of pytest-django. To ask for its fixture `db` while
+    the test runs would be too late: it makes the databases that the tests say they need before the first of them."""
+    if config.pluginmanager.hasplugin("django"):
+        for item in items:
+            needs = "_pikku_database" in getattr(item, "fixturenames", ())
+            if needs and item.get_closest_marker("django_db") is None:
+                item.add_marker(pytest.mark.django_db)
+
+
 @pytest.fixture
-def _pikku_database(request: pytest.FixtureRequest) -> None:
-    """Access to the database, as the test's `django_db` marker says. Without pytest-django that is the project's
-    affair."""
-    if request.config.pluginmanager.hasplugin("django"):
-        request.getfixturevalue("db")
+def _pikku_database() -> None:
+    """Access to the database. Without pytest-django that is the project's affair."""
 
 
 @pytest.fixture

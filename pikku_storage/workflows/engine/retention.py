@@ -86,7 +86,7 @@ def _needed(runtime: Runtime, run_ids: Sequence[str], runs: Ended) -> set[str]:
     """Those that something still needs: a worker that is in a step of a cancelled run, say."""
     running = Q(status=StepStatus.RUNNING, due_at__isnull=False)
     steps = runtime.steps.filter(running | Q(created_at__gt=runs.made_by), run_id__in=run_ids)
-    return set(steps.order_by().values_list("run_id", flat=True))
+    return set(steps.order_by().values_list("run_id", flat=True).distinct())
 
 
 def _delete(runtime: Runtime, run_ids: Sequence[str], runs: Ended) -> Pruned:
