@@ -552,6 +552,28 @@ def test_ids_and_whatever_else_changes_are_replaced() -> None:
     ]
 
 
+def test_a_history_of_a_retry_has_what_was_taken_over_in_its_order_and_first(
+    run_until_idle: RunUntilIdle, fake_function: FakeFunctions
+) -> None:
+    """Although all of it began at the same moment."""
+    names = [f"step {number}" for number in range(8)]
+
+    @workflow(name="long")
+    def long(flow: Flow) -> None:
+        for name in names:
+            flow.do(name, "pack", {"sku": name})
+
+    fake_function("pack", side_effect=lambda sku: 1 // (sku != names[-1]))
+    run = start("long", {})
+    for _ in range(3):
+        run_until_idle()
+        run.cancel()
+        run = run.retry()
+    run_until_idle()
+    lines = [line for line in history_of(run).splitlines() if line.startswith("step ")]
+    assert lines == [*(f"{name}: succeeded" for name in names[:-1]), f"{names[-1]}: failed"]
+
+
 def test_a_difference_is_shown() -> None:
     @workflow(name="sum")
     def add(flow: Flow, a: int) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import IntegrityError
 
 from pikku_storage.db.operations import NOT_NULL, Expired, Guard, Insert, KeepOr, Operation, Update
-from pikku_storage.ids import derived_id
+from pikku_storage.ids import copied_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import Claim, EngineQuerySet, NewStep
 from pikku_storage.workflows.querysets.rows import (
@@ -75,7 +75,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         for step in steps:
             copy = NewStep(
                 # The same however often it is copied, as the run's id is.
-                id=derived_id(run_id, step.step_name),
+                id=copied_id(step.step_id, run_id, step.step_name),
                 run_id=run_id,
                 step_name=step.step_name,
                 rpc_name=step.rpc_name,
