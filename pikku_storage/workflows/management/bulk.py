@@ -27,7 +27,7 @@ class BulkCommand(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """See `--help`."""
-        parser.add_argument("run_ids", nargs="*", metavar="run", help="ids of runs")
+        parser.add_argument("run_ids", nargs="*", metavar="RUN", help="ids of runs")
         parser.add_argument("--workflow", help="only runs of this workflow")
         parser.add_argument("--status", action="append", choices=RunStatus.values, help="only these; may be repeated")
         parser.add_argument("--owner", help="only runs of this owner's id")

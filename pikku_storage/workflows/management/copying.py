@@ -19,7 +19,7 @@ class CopyingCommand(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """See `--help`."""
-        parser.add_argument("run_id", metavar="run", help="the id of a run")
+        parser.add_argument("run_id", metavar="RUN", help="the id of a run")
         parser.add_argument("--input", type=_json_object, help="a JSON object that replaces the run's input")
         parser.add_argument("--reason", help="why, kept with the new run")
         parser.add_argument("--by", help="who asks for it, kept with the new run")
