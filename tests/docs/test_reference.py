@@ -211,10 +211,15 @@ def test_start_and_run_are_documented() -> None:
 def test_the_options_of_the_decorators_are_documented() -> None:
     options = signature_text("@function", FunctionDefinition.__init__, skip=2)
     assert f"`{options}`" in section_of(DEFINITION, "`@function`")
-    assert f"`{signature_text('@workflow', workflow)}`" in section_of(DEFINITION, "`@workflow`")
-    assert inspect.signature(function).parameters.keys() == {"func", "options"}
-    rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`@function`")]
-    assert rows == [name for name in inspect.signature(FunctionDefinition).parameters if name != "func"]
+    options = signature_text("@workflow", WorkflowDefinition.__init__, skip=2)
+    assert f"`{options}`" in section_of(DEFINITION, "`@workflow`")
+    for decorator, definition, first in (
+        (function, FunctionDefinition, "func"),
+        (workflow, WorkflowDefinition, "body"),
+    ):
+        assert inspect.signature(decorator).parameters.keys() == {first, "options"}
+        rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, f"`@{decorator.__name__}`")]
+        assert rows == [name for name in inspect.signature(definition).parameters if name != first]
 
 
 def test_what_a_step_knows_of_itself_is_documented() -> None:

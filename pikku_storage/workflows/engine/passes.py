@@ -124,6 +124,12 @@ def _pass(
         definition = registry.workflow(run.workflow)
     except WorkflowNotFoundError as error:
         return replay, _Waits(error=coded_error(WORKFLOW_NOT_FOUND, str(error)))
+    if definition.versioning == "pinned" and run.graph_hash not in {None, definition.graph_hash}:
+        message = (
+            f"Workflow {run.workflow} is pinned: the run was started with version {run.graph_hash}, and this worker "
+            f"has {definition.graph_hash}"
+        )
+        return replay, _Waits(error=coded_error(VERSION_CONFLICT, message))
     try:
         definition.check(run.input or {})
     except WorkflowInputError as error:

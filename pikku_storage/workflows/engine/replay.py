@@ -41,6 +41,8 @@ from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
+PATCH_PREFIX = "__patch:"
+"""What the name of a step begins with that records that a patch holds for a run."""
 COMPENSATION_SUFFIX = ":onError"
 COMPENSATION_ARGUMENTS = ("error", "input", "invocation_id")
 """What an `on_error` function is told of the step that failed."""
@@ -139,7 +141,7 @@ class Replay:
 
     def _settle(self, calls: Sequence[Call]) -> list[Json]:
         self._compensable.extend(call for call in calls if call.on_error is not None)
-        self._go_on_unless_cancelled(*(call.name for call in calls))
+        self._before(*(call.name for call in calls))
         for call in calls:
             recorded = self._steps.get(call.name)
             if recorded is not None and recorded.rpc_name != call.target.rpc_name:
@@ -158,14 +160,37 @@ class Replay:
                 self._compensate(call, self._steps[call.name].error)
         return [self._result(call) for call in calls]
 
-    def _go_on_unless_cancelled(self, *names: str) -> None:
-        """Before anything of a body is begun or waited for: a run that is to be cancelled goes no further than what it
-        has done."""
-        if self.run.cancel_request is None or self._is_undoing:
-            return
-        steps = [self._steps.get(name) for name in names]
-        if not all(step is not None and step.is_settled for step in steps):
+    def _before(self, *names: str) -> None:
+        """Called before these steps are begun, waited for or answered from what is recorded. A run that is to be
+        cancelled goes no further than what it has done."""
+        if self.run.cancel_request is not None and not self._is_undoing and not self._are_settled(names):
             raise WorkflowCancelledException
+
+    def _are_settled(self, names: Iterable[str]) -> bool:
+        return all((step := self._steps.get(name)) is not None and step.is_settled for name in names)
+
+    def unreached(self) -> list[str]:
+        """Names of the steps that are recorded and that the body has not come to in this pass, oldest first."""
+        return [name for name in self._steps if name.removesuffix(COMPENSATION_SUFFIX) not in self._used]
+
+    def patched(self, name: object) -> bool:
+        """Whether the run is new enough for a patch of its workflow: it has nothing recorded from here on. If it is,
+        that is recorded, so that it stays so."""
+        marker = f"{PATCH_PREFIX}{name}"
+        if marker not in self._steps and self.unreached():
+            return False
+        self._used.add(marker)
+        self.settle(
+            [
+                Call(
+                    name=marker,
+                    target=Target(func=lambda: True, rpc_name=None, timeout_ms=None),
+                    data={},
+                    policy=RetryPolicy(0),
+                )
+            ]
+        )
+        return True
 
     def _is_queued(self, call: Call) -> bool:
         # A step stays where it was first put: a run may be started inline and be carried on by a worker, or the other
@@ -323,7 +348,7 @@ class Replay:
             self._sleep(name, milliseconds)
 
     def _sleep(self, name: str, milliseconds: int) -> None:
-        self._go_on_unless_cancelled(name)
+        self._before(name)
         step = self._steps.get(name)
         self._reach(step is not None)
         if step is None:
