@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,18 +44,28 @@ class CancelForm(ReasonForm):
     )
 
 
+class _IndentedJSONField(forms.JSONField):
+    """JSON as one reads it."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """What the widget shows; what was typed stays as it was typed."""
+        return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
 class InputForm(ReasonForm):
     """Why, and the new run's input."""
 
-    input = forms.JSONField(
+    input = _IndentedJSONField(
         label=_("Input"),
-        widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false", "class": "pk-json"}),
+        widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "class": "pk-json"}),
         help_text=_("A JSON object: the workflow's arguments."),
     )
 
-    def clean_input(self) -> dict[str, Any]:
-        """An object, since it becomes keyword arguments."""
+    def clean_input(self) -> dict[str, Any] | None:
+        """An object, since it becomes keyword arguments; `None` if it is the old one."""
         value = self.cleaned_data["input"]
+        if "input" not in self.changed_data:
+            return None
         if not isinstance(value, dict):
             raise forms.ValidationError(gettext("The input must be a JSON object."))
         return value

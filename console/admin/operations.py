@@ -92,9 +92,8 @@ class OperatedRunAdmin(EngineRowAdmin):
         return self.render(request, "workflowrun/operation.html", context)
 
     def _form(self, request: HttpRequest, run: WorkflowRun, operation: Operation) -> ReasonForm:
-        if request.method == "POST":
-            return operation.form(request.POST)
-        return operation.form(initial={"input": run.input or {}, "from_step": request.GET.get("from_step", "")})
+        initial = {"input": run.input or {}, "from_step": request.GET.get("from_step", "")}
+        return operation.form(request.POST if request.method == "POST" else None, initial=initial)
 
     def _fork_context(self, request: HttpRequest, run: WorkflowRun, service: WorkflowService) -> dict[str, Any]:
         """The steps to choose from, and what the chosen one would mean."""
