@@ -31,6 +31,8 @@ class Run:
     wire: dict[str, Json]
     owner_id: str | None
     idempotency_key: str | None
+    origin_run_id: str | None
+    cancel_request: dict[str, Json] | None
     due_at: datetime | None
     wake_token: str | None
     redrives: int | None

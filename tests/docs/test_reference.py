@@ -212,10 +212,15 @@ def test_start_and_run_are_documented() -> None:
 def test_the_options_of_the_decorators_are_documented() -> None:
     options = signature_text("@function", FunctionDefinition.__init__, skip=2)
     assert f"`{options}`" in section_of(DEFINITION, "`@function`")
-    assert f"`{signature_text('@workflow', workflow)}`" in section_of(DEFINITION, "`@workflow`")
-    assert inspect.signature(function).parameters.keys() == {"func", "options"}
-    rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`@function`")]
-    assert rows == [name for name in inspect.signature(FunctionDefinition).parameters if name != "func"]
+    options = signature_text("@workflow", WorkflowDefinition.__init__, skip=2)
+    assert f"`{options}`" in section_of(DEFINITION, "`@workflow`")
+    for decorator, definition, first in (
+        (function, FunctionDefinition, "func"),
+        (workflow, WorkflowDefinition, "body"),
+    ):
+        assert inspect.signature(decorator).parameters.keys() == {first, "options"}
+        rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, f"`@{decorator.__name__}`")]
+        assert rows == [name for name in inspect.signature(definition).parameters if name != first]
 
 
 def test_what_a_step_knows_of_itself_is_documented() -> None:
@@ -273,11 +278,12 @@ def test_every_command_is_documented_with_its_options() -> None:
         bare = {action.dest for action in BaseCommand().create_parser("manage.py", name)._actions}
         parser = command.create_parser("manage.py", name)
         expected = [
-            action.option_strings[0] if action.option_strings else f"{action.metavar} …"
+            action.option_strings[0] if action.option_strings else f"{action.metavar}{' …' if action.nargs else ''}"
             for action in parser._actions
             if action.dest not in bare
         ]
-        assert sorted(codes_in(row[0])[0] for row in table_rows(page, f"`{name}`")) == sorted(expected)
+        documented = [code for row in table_rows(page, f"`{name}`") for code in codes_in(row[0])]
+        assert sorted(documented) == sorted(expected)
 
 
 def test_every_rule_of_check_storage_is_documented() -> None:

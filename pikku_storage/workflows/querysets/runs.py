@@ -87,6 +87,25 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         nothing more."""
         return self._set_status({}, run_id, status, at, output, error, due_at)
 
+    def request_cancel(self, run_id: str, error: Json, *, at: datetime) -> bool:
+        """Ask for the end of a live run after what it did has been undone; `False` if it ended, or was asked before.
+
+        A pass inside is shut out, so that it begins no further step; the next one undoes.
+        """
+        return self._change(
+            {"id": run_id, "status": LIVE, "cancel_requested_at": None},
+            status=RunStatus.RUNNING.value,
+            error=None,
+            cancel_requested_at=at,
+            cancel_request=error,
+            pass_token=None,
+            pass_until=None,
+            wake_token=new_token(),
+            due_at=at,
+            redrives=0,
+            updated_at=at,
+        )
+
     def _set_status(
         self,
         fence: Mapping[str, Any],

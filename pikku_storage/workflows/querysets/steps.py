@@ -68,7 +68,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         return self._reschedule(step_ids, StepStatus.SCHEDULED, StepStatus.PENDING, at, due_at, scheduled_at=None)
 
     def copied(self, steps: Sequence[StepState], *, run_id: str, at: datetime) -> list[Operation]:
-        """Copies of succeeded steps for a new run, as operations, to happen together with its insertion."""
+        """Copies of settled steps for a new run, as operations, to happen together with its insertion. What failed is
+        copied with its last attempt, as one that has no attempts left."""
         if not steps:
             return []
         rows, attempts = [], []
@@ -80,7 +81,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 step_name=step.step_name,
                 rpc_name=step.rpc_name,
                 data=step.data,
-                max_attempts=step.max_attempts or 1,
+                max_attempts=1 if step.status == StepStatus.FAILED else step.max_attempts or 1,
                 retries=step.retries,
                 retry_delay=step.retry_delay,
                 from_step_name=step.from_step_name,
@@ -88,9 +89,13 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 group=step.group,
                 timeout_ms=step.timeout_ms,
             )
-            outcome = {"status": StepStatus.SUCCEEDED.value, "result": step.result}
+            outcome = {"status": step.status, "result": step.result, "error": step.error}
             rows.append(step_row(copy, outcome, at))
-            attempts.append({**attempt_row(copy.id, 1, outcome, at), "result": step.result, "succeeded_at": at})
+            ended = {
+                "succeeded_at": at if step.status == StepStatus.SUCCEEDED else None,
+                "failed_at": at if step.status == StepStatus.FAILED else None,
+            }
+            attempts.append({**attempt_row(copy.id, 1, outcome, at), **outcome, **ended})
         return [insert_of(self.model, rows), insert_of(history_model(), attempts)]
 
     def _add(
