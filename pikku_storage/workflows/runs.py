@@ -9,9 +9,8 @@ from django.db import router
 from django.db.models import Q
 
 from pikku_storage.async_twins import AsyncTwins
-from pikku_storage.db import engine
 from pikku_storage.workflows import reads
-from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
+from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.records import HistoryEntry, Run, StepDetail, Version
 from pikku_storage.workflows.timeline import TimelineEvent, build_run_timeline
 
@@ -76,11 +75,7 @@ class WorkflowRunService(AsyncTwins):
     def delete_run(self, run_id: str) -> bool:
         """Delete a run with its steps and attempts; whether there was one. Children go first, so that a crash leaves no
         orphan."""
-        again = engine(self.using).retrying
-        step_ids = list(WorkflowStep.objects.using(self.using).filter(run_id=run_id).values_list("id", flat=True))
-        for start in range(0, len(step_ids), 500):
-            batch = step_ids[start : start + 500]
-            again(WorkflowStepHistory._default_manager.using(self.using).filter(step_id__in=batch).delete)
-            again(WorkflowStep.objects.using(self.using).filter(pk__in=batch).delete)
-        deleted, _ = again(WorkflowRun.objects.using(self.using).filter(pk=run_id).delete)
-        return bool(deleted)
+        steps = WorkflowStep.objects.using(self.using)
+        while step_ids := list(steps.filter(run_id=run_id).values_list("id", flat=True)[:500]):
+            steps.remove(step_ids)
+        return WorkflowRun.objects.using(self.using).remove(run_id)

@@ -282,9 +282,7 @@ class WorkflowStorage(AsyncTwins):
     def update_workflow_version_status(self, name: str, graph_hash: str, status: str) -> bool:
         """Set a version's status."""
         versions = WorkflowVersion.objects.using(self._runtime.using)
-        return bool(
-            versions.filter(pk=WorkflowVersion.id_of(name, graph_hash)).update(status=VersionStatus(status).value)
-        )
+        return versions.set_status(WorkflowVersion.id_of(name, graph_hash), VersionStatus(status).value)
 
     def get_workflow_version(self, name: str, graph_hash: str) -> Version | None:
         """A stored version, or `None`."""
