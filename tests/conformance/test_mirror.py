@@ -506,6 +506,8 @@ def test_a_mirror_that_is_slow_to_fail_costs_one_write(
         tries.append(time.monotonic())
         raise OperationalError("no route to host")
 
+    # Longer than twenty writes take on a busy machine.
+    monkeypatch.setattr(mirroring, "PAUSE", LONGEST_PAUSE)
     mirror.close()
     with monkeypatch.context() as patch:
         patch.setattr(mirror, "connect", refuse)
