@@ -48,6 +48,8 @@ class WorkflowRun(models.Model):
     # Ours: who owns the run (also `wire.pikkuUserId`), and what makes starting it twice the same run.
     owner_id = text_id(verbose_name=_("owner"), null=True)
     idempotency_key = text_id(verbose_name=_("idempotency key"), null=True)
+    # Ours: the run whose step this run does (also `wire.parentRunId`), for the way down.
+    parent_run_id = text_id(verbose_name=_("parent run"), null=True)
     # Ours, engine.md §1-2: when somebody must look again, who is inside, until when, and what changed last.
     due_at = MillisecondDateTimeField(_("due"), null=True)
     redrives = models.IntegerField(_("times driven again"), null=True)
@@ -69,6 +71,9 @@ class WorkflowRun(models.Model):
             models.Index(fields=("owner_id", "created_at", "id"), name="idx_workflow_runs_owner_cr"),
             models.Index(fields=("created_at", "id"), name="idx_workflow_runs_created"),
             models.Index(fields=("idempotency_key",), name="idx_workflow_runs_key"),
+            SparseIndex(
+                fields=("parent_run_id", "created_at", "id"), present="parent_run_id", name="idx_workflow_runs_parent"
+            ),
             SparseIndex(fields=("due_at",), present="due_at", name="idx_workflow_runs_due"),
         )
 

@@ -33,6 +33,7 @@ def run(status: str, *, output: Json = None, error: dict[str, Json] | None = Non
         wire={"type": "code"},
         owner_id=None,
         idempotency_key=None,
+        parent_run_id=None,
         due_at=None,
         wake_token=None,
         redrives=None,

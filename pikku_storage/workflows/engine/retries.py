@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pikku_storage.workflows.engine.children import without_parent
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
@@ -22,7 +23,8 @@ def copy_for_retry(runtime: Runtime, run: Run, *, run_id: str) -> bool:
         "state": runtime.read_state(run.id),
         "inline": False,
         "graph_hash": run.graph_hash,
-        "wire": {**run.wire, "retryOf": run.id},
+        # Nobody awaits it, also if a step awaited the old one.
+        "wire": {**without_parent(run.wire), "retryOf": run.id},
         "owner_id": run.owner_id,
         "due_at": runtime.patience_end(at),
         "redrives": 0,
