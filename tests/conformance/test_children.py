@@ -13,15 +13,18 @@ from pikku_storage.exceptions import FinalError, WorkflowStepFailedError
 from pikku_storage.ids import child_run_id
 from pikku_storage.workflows import function, workflow
 from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.dispatch import dispatcher
 from pikku_storage.workflows.engine import children
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.invariants import find_violations
-from pikku_storage.workflows.models import WorkflowRun
+from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
+from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
+from pikku_storage.workflows.statuses import RunStatus
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import MINUTE, attempts_of, outcomes, step_names, step_of, undeployed
+from tests.conformance.support import MINUTE, attempts_of, noting, outcomes, step_names, step_of, undeployed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -663,3 +666,413 @@ def test_a_child_that_is_not_there_yet_is_cancelled_as_well(
     (child,) = run.children()
     assert child.status == "cancelled"
     assert child.get().input == {"parcel": 7}
+
+
+def test_a_cascade_that_was_cut_short_is_finished_by_the_relay(
+    dynasty: WorkflowDefinition[Any], outbox: RecordingDispatcher, service: WorkflowService
+) -> None:
+    """At each of its steps."""
+    run = dynasty.start()
+    outbox.deliver()
+    family = _family(run)
+    engine = service._runtime
+    at = engine.now()
+    # Only the first write of the cancellation came through.
+    cancelled = {"code": "WORKFLOW_CANCELLED", "message": "enough"}
+    assert engine.runs.set_status(run.id, RunStatus.CANCELLED, at=at, output=None, error=cancelled, due_at=None)
+
+    with clock.travel(10 * MINUTE):
+        service.relay()
+    with clock.travel(20 * MINUTE):
+        service.relay()
+        assert list(find_violations()) == []
+    assert [member.status for member in family] == ["cancelled"] * 5
+    assert not WorkflowRun.objects.filter(due_at__isnull=False).exists()
+    assert not WorkflowStep.objects.filter(due_at__isnull=False).exists()
+
+
+def test_a_parent_that_ended_in_another_way_takes_its_children_along(
+    patient: WorkflowDefinition[Any], outbox: RecordingDispatcher, service: WorkflowService
+) -> None:
+    run = patient.start()
+    outbox.deliver()
+    assert service.update_run_status(run.id, "failed", error={"message": "another program said so"})
+    with clock.travel(10 * MINUTE):
+        service.relay()
+    child = _child(run, "rest")
+    assert child.status == "cancelled"
+    assert (child.error or {})["message"] == f"The parent run {run.id} has ended: it is failed"
+
+
+# -- crashes -----------------------------------------------------------------------------------------------------------
+
+KILLS = {
+    "before the step is there": (StepQuerySet, "add_awaiting", "before"),
+    "before the child is there": (RunQuerySet, "create_runs", "before"),
+    "before anybody is told of the child": (RunQuerySet, "create_runs", "after"),
+    "before the child has ended": (RunQuerySet, "settle", "before"),
+    "before the parent hears of it": (RunQuerySet, "settle", "after"),
+    "before the parent's step is settled": (children, "outcome_of", "before"),
+    "before the parent goes on": (children, "report", "after"),
+}
+
+
+@pytest.mark.parametrize("spread", [False, True], ids=["one", "side by side"])
+@pytest.mark.parametrize("kill", KILLS)
+def test_a_worker_that_is_killed_costs_time_only(
+    kill: str,
+    spread: bool,
+    outbox: RecordingDispatcher,
+    service: WorkflowService,
+    monkeypatch: pytest.MonkeyPatch,
+    no_goodbye: None,
+) -> None:
+    """At each point between the two runs; its message dies with it."""
+    booked: list[int] = []
+
+    @workflow
+    def ship(flow: Flow, parcel: int) -> int:
+        return flow.do("book", lambda: noting(booked, parcel, parcel))
+
+    @workflow
+    def order(flow: Flow) -> Any:
+        return (
+            flow.map("ship", ship, [1, 2])
+            if spread
+            else [flow.do("ship", ship, {"parcel": parcel}) for parcel in (1, 2)]
+        )
+
+    run = order.start()
+    owner, name, when = KILLS[kill]
+    with monkeypatch.context() as patch:
+        _kill(patch, owner, name, when)
+        with pytest.raises(KeyboardInterrupt):
+            outbox.deliver()
+    outbox.lose_everything()
+
+    for minutes in range(2, 20, 2):
+        with clock.travel(minutes * MINUTE):
+            service.relay()
+            outbox.deliver()
+    assert run.output == [1, 2]
+    assert sorted(booked) == [1, 2], "nothing that was recorded is done again"
+    assert len(run.children()) == 2
+
+
+def _kill(patch: pytest.MonkeyPatch, owner: Any, name: str, when: str) -> None:
+    """The process ends as it calls that function, or as that is done."""
+    work = getattr(owner, name)
+
+    def killed(*args: Any, **options: Any) -> Any:
+        if when == "after":
+            work(*args, **options)
+        raise KeyboardInterrupt
+
+    patch.setattr(owner, name, killed)
+
+
+def test_a_message_that_comes_again_tells_the_parent(
+    order: WorkflowDefinition[Any], outbox: RecordingDispatcher, monkeypatch: pytest.MonkeyPatch, no_goodbye: None
+) -> None:
+    """Of the child: its worker died when it had ended it. The broker gives the message to another one."""
+
+    @workflow
+    def orders(flow: Flow) -> Any:
+        return len(flow.map("order", order, [{"parcel": 1}, {"parcel": 2}]))
+
+    run = orders.start()
+    outbox.deliver_one()
+    message = outbox.waiting[0]
+    with monkeypatch.context() as patch:
+        _kill(patch, children, "outcome_of", "before")
+        with pytest.raises(KeyboardInterrupt):
+            outbox.deliver_one()
+    outbox.send([message])
+    outbox.deliver()
+    # The grandchild ended, and its parent is still held by the one that died.
+    with clock.travel(2 * MINUTE):
+        WorkflowService().relay()
+        outbox.deliver()
+    assert run.output == 2
+
+
+def test_a_second_look_mends_what_was_cut_off(
+    patient: WorkflowDefinition[Any], outbox: RecordingDispatcher, service: WorkflowService
+) -> None:
+    """The child ended, and nobody said so: whoever looks at the parent next hears of it."""
+    run = patient.start()
+    outbox.deliver()
+    assert service.update_run_status(_child(run, "rest").id, "completed", "told by hand")
+    assert run.status == "running"
+
+    assert run.resume()
+    outbox.deliver()
+    assert run.output == "told by hand"
+
+
+def test_the_relay_hears_of_a_child_that_nobody_told_of(
+    patient: WorkflowDefinition[Any], outbox: RecordingDispatcher, service: WorkflowService
+) -> None:
+    run = patient.start()
+    outbox.deliver()
+    service.update_run_status(_child(run, "rest").id, "failed", error={"message": "by hand"})
+    with clock.travel(MINUTE):
+        assert service.relay() == [run.id]
+        outbox.deliver()
+    assert _failure(run)["message"] == "by hand"
+
+
+def test_messages_that_come_twice_change_nothing(ship: WorkflowDefinition[Any], outbox: RecordingDispatcher) -> None:
+    @workflow
+    def order(flow: Flow) -> Any:
+        return [flow.do("ship", ship, {"parcel": 1})[0], len(flow.map("ships", ship, [2, 3]))]
+
+    run = order.start()
+    while outbox.posted:
+        outbox.duplicate_everything()
+        outbox.deliver_one()
+        if len(outbox.posted) > 50:
+            break
+    outbox.deliver()
+    assert run.output == ["booked 1", 2]
+    assert len(run.children()) == 3
+    assert all(outcomes(child.id, "book") == ["succeeded"] for child in run.children())
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_workflow_that_starts_itself_for_ever_ends(carried: Any) -> None:
+    @workflow
+    def forever(flow: Flow) -> Any:
+        return flow.do("again", "forever")
+
+    run = carried(forever)
+    assert _failure(run)["code"] == "WORKFLOW_TOO_DEEP"
+    assert "'forever' would be sub-workflow number 33" in _failure(run)["message"]
+    assert WorkflowRun.objects.count() == children.DEEPEST + 1
+    assert not WorkflowRun.objects.exclude(status="failed").exists()
+
+
+def test_as_deep_as_is_allowed(carried: Any) -> None:
+    @workflow
+    def dig(flow: Flow, depth: int) -> Any:
+        return 1 + flow.do("dig", "dig", {"depth": depth - 1}) if depth else 0
+
+    assert carried(dig, {"depth": children.DEEPEST}).output == children.DEEPEST
+
+
+def test_data_that_does_not_fit_is_the_bodys_mistake(ship: WorkflowDefinition[Any]) -> None:
+    @workflow
+    def order(flow: Flow) -> Any:
+        return flow.do("ship", ship, {"box": 7})
+
+    run = order.run()
+    assert _failure(run)["name"] == "WorkflowInputError"
+    assert step_names(run.id) == []
+
+
+def test_a_workflow_takes_no_timeout(ship: WorkflowDefinition[Any]) -> None:
+    @workflow
+    def order(flow: Flow) -> Any:
+        return flow.do("ship", ship, {"parcel": 7}, timeout="1s")
+
+    assert "'ship' is a workflow; only a function's step has a timeout" in _failure(order.run())["message"]
+
+
+# -- trying again ------------------------------------------------------------------------------------------------------
+
+
+def test_retrying_a_parent_begins_a_new_child(carried: Any) -> None:
+    vans: list[str] = []
+
+    @workflow
+    def ship(flow: Flow) -> str:
+        if not vans:
+            raise ValueError("no van")
+        return vans[0]
+
+    @workflow
+    def order(flow: Flow) -> Any:
+        flow.do("pack", lambda: None)
+        return flow.do("ship", ship)
+
+    run = carried(order)
+    assert run.status == "failed"
+    vans.append("a van")
+
+    again = run.retry()
+    _broker_delivers()
+    assert again.output == "a van"
+    assert again.id != run.id
+    assert _child(again) != _child(run)
+    assert [child.status for child in (*run.children(), *again.children())] == ["failed", "completed"]
+    assert run.status == "failed"
+
+
+def test_retrying_a_parent_keeps_the_children_that_completed(ship: WorkflowDefinition[Any], carried: Any) -> None:
+    open_: list[bool] = []
+
+    def bill() -> str:
+        if not open_:
+            raise FinalError("closed")
+        return "billed"
+
+    @workflow
+    def order(flow: Flow) -> Any:
+        return [flow.do("ship", ship, {"parcel": 7})[0], flow.do("bill", bill)]
+
+    run = carried(order)
+    open_.append(True)
+    again = run.retry()
+    _broker_delivers()
+    assert again.output == ["booked 7", "billed"]
+    assert _child(again) == _child(run), "it shows whose work it was"
+    assert again.children() == []
+
+
+def test_retrying_a_child_makes_a_run_of_nobody(carried: Any, order: WorkflowDefinition[Any]) -> None:
+    """Its old parent has had its answer."""
+    run = carried(order, {"parcel": -1}, owner="user-1")
+    again = _child(run).retry()
+    _broker_delivers()
+    stored = again.get()
+    assert stored.wire == {"type": "workflow", "id": "ship", "pikkuUserId": "user-1", "retryOf": _child(run).id}
+    assert (stored.parent_run_id, stored.status) == (None, "failed")
+    assert again.parent is None
+    assert run.status == "failed"
+
+
+def test_retrying_a_live_parent_hurries_the_next_child(outbox: RecordingDispatcher) -> None:
+    tries: list[str] = []
+
+    @workflow
+    def ship(flow: Flow) -> int:
+        tries.append(flow.run_id)
+        if len(tries) == 1:
+            raise ValueError("no van")
+        return len(tries)
+
+    @workflow
+    def order(flow: Flow) -> Any:
+        return flow.do("ship", ship, retries=1, retry_delay="1d")
+
+    run = order.start()
+    outbox.deliver()
+    assert run.retry() == run
+    outbox.deliver()
+    assert run.output == 2
+
+
+def _broker_delivers() -> None:
+    made = dispatcher()
+    if isinstance(made, RecordingDispatcher):
+        made.deliver()
+
+
+# -- steps that another program made -----------------------------------------------------------------------------------
+
+
+def _stored(service: WorkflowService, data: dict[str, Any], **options: Any) -> str:
+    run_id = service.create_run("graph", {}, wire={"type": "code", "pikkuUserId": "user-1"})
+    service.insert_step_state(run_id, "node", "ship", data, **options)
+    return run_id
+
+
+def test_a_queued_step_whose_function_is_a_workflow_begins_a_child(
+    ship: WorkflowDefinition[Any], service: WorkflowService, outbox: RecordingDispatcher
+) -> None:
+    @workflow
+    def graph(flow: Flow) -> Any:
+        return flow.do("node", ship, {"parcel": 7})
+
+    run_id = _stored(service, {"parcel": 7}, retries=0)
+    service.execute_workflow_step(run_id, "node", "ship")
+
+    run = service.get_handle(run_id)
+    child = _child(run, "node").get()
+    assert (child.status, child.owner_id, child.parent_run_id) == ("completed", "user-1", run_id)
+    assert run.output == ["booked 7", child.id]
+    service.execute_workflow_step(run_id, "node", "ship")
+    assert len(run.children()) == 1
+
+
+def test_its_data_is_checked_before_there_is_a_child(
+    ship: WorkflowDefinition[Any], service: WorkflowService, outbox: RecordingDispatcher
+) -> None:
+    workflow(name="graph")(lambda flow: None)
+    run_id = _stored(service, {"box": 7})
+    service.execute_workflow_step(run_id, "node")
+
+    step = step_of(run_id, "node")
+    assert step.status == "failed"
+    assert (step.error or {})["name"] == "WorkflowInputError"
+    assert step.due_at is None, "trying again would not help"
+    assert service.get_handle(run_id).children() == []
+
+
+def test_a_workflow_that_nobody_has_suspends_the_run(
+    ship: WorkflowDefinition[Any], service: WorkflowService, outbox: RecordingDispatcher
+) -> None:
+    workflow(name="graph")(lambda flow: "done")
+    run_id = _stored(service, {"parcel": 7})
+    with undeployed("ship"):
+        service.execute_workflow_step(run_id, "node")
+    assert service.get_handle(run_id).status == "suspended"
+    assert step_of(run_id, "node").status == "pending"
+
+
+# -- what is checked ---------------------------------------------------------------------------------------------------
+
+
+def _rules() -> list[str]:
+    return [violation.rule for violation in find_violations()]
+
+
+def test_the_check_finds_a_child_that_nobody_awaits(
+    patient: WorkflowDefinition[Any], outbox: RecordingDispatcher, service: WorkflowService
+) -> None:
+    run = patient.start()
+    outbox.deliver()
+    WorkflowStep.objects.filter(run_id=run.id).update(child_run_id="another")
+    assert _rules() == ["orphan-child"]
+    WorkflowStep.objects.filter(run_id=run.id).update(run_id=service.create_run("other"))
+    assert "child-link" in _rules()
+    for run_id in list(WorkflowRun.objects.values_list("id", flat=True)):
+        WorkflowRunService().delete_run(run_id)
+
+
+def test_the_check_finds_a_parent_that_has_not_heard(
+    patient: WorkflowDefinition[Any], outbox: RecordingDispatcher, service: WorkflowService
+) -> None:
+    run = patient.start()
+    outbox.deliver()
+    service.update_run_status(_child(run, "rest").id, "completed")
+    assert _rules() == []
+    with clock.travel(5 * MINUTE):
+        assert _rules() == ["unheard-child"]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_timeline_names_the_run_of_each_attempt(carried: Any, runs: WorkflowRunService) -> None:
+    tries: list[str] = []
+
+    @workflow
+    def ship(flow: Flow) -> int:
+        tries.append(flow.run_id)
+        if len(tries) == 1:
+            raise ValueError("no van")
+        return 1
+
+    @workflow
+    def order(flow: Flow) -> Any:
+        flow.do("pack", lambda: None)
+        return flow.do("ship", ship, retries=1, retry_delay=0)
+
+    run = carried(order)
+    events = [(event.step_name, event.type, event.child_run_id) for event in run.timeline() if event.type == "running"]
+    assert events == [("pack", "running", None), ("ship", "running", tries[0]), ("ship", "running", tries[1])]
+    assert {event.child_run_id for event in run.timeline() if event.type != "running"} == {None}
+    assert [entry.child_run_id for entry in runs.get_run_history(run.id)] == [None, *tries]
