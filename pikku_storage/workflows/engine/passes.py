@@ -130,7 +130,8 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
                 # can be told so.
                 with suppress(DatabaseError):
                     runtime.runs.give_up(run_id, token, due_at=runtime.now() + delay_of(0))
-                raise interrupted.error from interrupted
+                # With the cause that the driver gave it.
+                raise interrupted.error from interrupted.error.__cause__
         if isinstance(outcome, _Ended):
             return _Left(next_id=_end(runtime, run, token, outcome))
         if _write(runtime, run, token, replay, outcome):
