@@ -85,6 +85,11 @@ class WorkflowStorage(AsyncTwins):
         """The run, or `None`."""
         return self._runtime.read_run(run_id)
 
+    def list_child_runs(self, run_id: str) -> list[Run]:
+        """The runs that do steps of this one, oldest first; those of one fan-out in no particular order. One read."""
+        rows = self._runtime.runs.filter(parent_run_id=run_id).order_by("created_at", "id").values(*Run.COLUMNS)
+        return [Run.from_row(row) for row in rows]
+
     def update_run_status(
         self, run_id: str, status: str, output: Any = None, error: BaseException | Mapping[str, Any] | None = None
     ) -> bool:

@@ -29,6 +29,7 @@ STEP_TRANSACTIONS = by_vendor(2, postgresql=0, mongodb=0)
 """Explicit ones; on PostgreSQL each of the two statements is its own."""
 
 CONTROL = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
+CHILD_STATEMENTS = by_vendor(12, postgresql=8, mongodb=14)
 
 sent: list[Message] = []
 
@@ -71,6 +72,22 @@ def spread(flow: Flow, width: int) -> None:
     flow.map("item", queued_noop, [{}] * width)
 
 
+@workflow(name="cost.child")
+def child(flow: Flow) -> None:
+    flow.do("here", noop)
+
+
+@workflow(name="cost.parent")
+def parent(flow: Flow, children: int) -> None:
+    for index in range(children):
+        flow.do(f"child {index}", child)
+
+
+@workflow(name="cost.family")
+def family(flow: Flow, width: int) -> None:
+    flow.map("child", child, [{}] * width)
+
+
 class Cost(CaptureQueriesContext):
     """Counts what was said to the database, and how much of it was transaction control."""
 
@@ -102,6 +119,7 @@ def warmed_up(kept_messages: None) -> None:
     sequence.run({"steps": 1})
     queued_one.start()
     spread.start({"width": 1})
+    parent.run({"children": 1})
     sent.clear()
 
 
@@ -170,6 +188,30 @@ def test_an_item_of_a_fan_out_costs_a_read_a_claim_an_outcome_and_a_look_at_the_
     with Cost() as cost:
         service.execute_workflow_step(handle.id, "item[1]")
     assert cost.statements == by_vendor(6, postgresql=4, mongodb=9), cost.texts
+
+
+@pytest.mark.parametrize("children", [1, 10])
+def test_a_child_costs_its_run_a_step_and_a_look_from_each_side(children: int) -> None:
+    """Beside the child's own step. Of the parent: step and attempt; reading the step twice, to settle it and to see it;
+    outcome of step and attempt with the wake-up. Of the child: making it; entering it; reading its steps; its end."""
+    costs = []
+    for count in (0, children):
+        with Cost() as cost:
+            parent.run({"children": count})
+        costs.append(cost)
+    spent = costs[1].statements - costs[0].statements
+    assert spent == children * (STEP_STATEMENTS + CHILD_STATEMENTS), costs[1].texts
+
+
+@pytest.mark.parametrize("width", [2, 40])
+def test_children_side_by_side_are_begun_with_the_same_statements_however_many(width: int) -> None:
+    """Enter the run (and read it: on PostgreSQL one statement); read its steps; insert steps, attempts, and children;
+    leave."""
+    handle = family.start({"width": width})
+    with Cost() as cost:
+        WorkflowService().orchestrate_workflow(handle.id)
+    assert cost.statements == by_vendor(7, postgresql=5, mongodb=8), cost.texts
+    assert sum(message.step_name is None for message in sent) == width + 1
 
 
 @function(name="cost.once", retries=0, queued=True)

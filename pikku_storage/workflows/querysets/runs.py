@@ -12,6 +12,7 @@ from pikku_storage.db.operations import Delete, Expired, Insert, Merge, Operatio
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import LIVE, EngineQuerySet
+from pikku_storage.workflows.querysets.rows import insert_of
 from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, run_statuses_before
 
@@ -32,6 +33,15 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
                 return False
             raise
         return True
+
+    def create_runs(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert runs with the same columns, those that are not there yet."""
+        try:
+            with self.engine.savepoint():
+                self._apply(insert_of(self.model, rows))
+        except IntegrityError:
+            for values in rows:
+                self.create_run(values)
 
     def enter(self, run_id: str, token: str, *, worker: str, at: datetime, until: datetime) -> Run | None:
         """Let a pass into a live run, unless another one is inside (engine.md §2): the run as it is then, or `None`."""

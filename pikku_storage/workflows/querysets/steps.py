@@ -16,6 +16,7 @@ from pikku_storage.workflows.querysets.base import Claim, EngineQuerySet, NewSte
 from pikku_storage.workflows.querysets.rows import (
     UNSETTLED_ATTEMPT,
     attempt_row,
+    awaiting,
     claimed,
     history_model,
     insert_of,
@@ -57,10 +58,22 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         """Insert steps whose messages are about to be sent (one, or a fan-out): `scheduled` from the start, which saves
         changing them all when they are with the broker. `inside` as in `start`."""
         state = {"status": StepStatus.SCHEDULED.value, "due_at": due_at}
-        rows = insert_of(self.model, [step_row(step, state, at) for step in steps])
-        attempts = insert_of(history_model(), [attempt_row(step.id, 1, state, at) for step in steps])
+        return self._add_many([(step, state) for step in steps], at, inside)
+
+    def add_awaiting(
+        self, steps: Sequence[NewStep], *, at: datetime, due_at: datetime, inside: Mapping[str, Any]
+    ) -> bool:
+        """Insert steps that runs of their own will do: `running`, with the runs' ids noted before there are the runs.
+        `inside` as in `start`."""
+        return self._add_many([(step, awaiting(step.id, attempt=1, due_at=due_at)) for step in steps], at, inside)
+
+    def _add_many(
+        self, steps: Sequence[tuple[NewStep, Mapping[str, Any]]], at: datetime, inside: Mapping[str, Any]
+    ) -> bool:
+        rows = insert_of(self.model, [step_row(step, state, at) for step, state in steps])
+        attempts = insert_of(history_model(), [attempt_row(step.id, 1, state, at) for step, state in steps])
         with self.engine.savepoint():
-            return bool(self._apply(self._guard(steps[0].run_id, inside), rows, attempts)[0])
+            return bool(self._apply(self._guard(steps[0][0].run_id, inside), rows, attempts)[0])
 
     def take_back(self, step_ids: Sequence[str], *, at: datetime, due_at: datetime) -> int:
         """What `add_many` said too early: no broker took the messages of these steps. Those that a worker has begun
@@ -90,7 +103,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 timeout_ms=step.timeout_ms,
             )
             outcome = {"status": step.status, "result": step.result, "error": step.error}
-            rows.append(step_row(copy, outcome, at))
+            rows.append(step_row(copy, {**outcome, "child_run_id": step.child_run_id}, at))
             ended = {
                 "succeeded_at": at if step.status == StepStatus.SUCCEEDED else None,
                 "failed_at": at if step.status == StepStatus.FAILED else None,
@@ -125,33 +138,44 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         still is what the caller saw, so of many claims one wins, and only where the conditions on its run in `inside`
         hold.
         """
+        return self._begin(step, claimed(claim, attempt=step.next_attempt), claim.at, inside)
+
+    def hand_over(
+        self, step: StepState, *, at: datetime, due_at: datetime, inside: Mapping[str, Any] | None = None
+    ) -> StepState | None:
+        """As `claim`, but nobody holds the step: a run of its own does the attempt."""
+        return self._begin(step, awaiting(step.step_id, attempt=step.next_attempt, due_at=due_at), at, inside)
+
+    def _begin(
+        self, step: StepState, state: Mapping[str, Any], at: datetime, inside: Mapping[str, Any] | None
+    ) -> StepState | None:
+        attempt = state["current_attempt"]
         is_retry = step.status == StepStatus.FAILED
-        attempt = step.attempt_count + 1 if is_retry else step.attempt_count
         before = [StepStatus.FAILED.value] if is_retry else step_statuses_before(StepStatus.RUNNING)
         where = {"id": step.step_id, "status": before, "current_attempt": saw(step.attempt_count)}
-        state = claimed(claim, attempt=attempt)
-        taken = Update(self.model, where, {**state, "result": None, "error": None, "updated_at": claim.at})
+        taken = Update(self.model, where, {**state, "result": None, "error": None, "updated_at": at})
         guard = [] if inside is None else [self._guard(step.run_id, inside)]
         durable = is_last(attempt, step.max_attempts)
         if is_retry:
-            begun = Insert(history_model(), attempt_row(step.step_id, attempt, state, claim.at))
+            begun = Insert(history_model(), attempt_row(step.step_id, attempt, state, at))
             won = self._apply(*guard, taken, begun, durable=durable)[len(guard)]
         else:
-            running = {"status": StepStatus.RUNNING.value, "running_at": claim.at, "worker": claim.worker}
-            won = self._move(step.step_id, taken, running, at=claim.at, attempt=attempt, guard=guard, durable=durable)
+            running = {"status": StepStatus.RUNNING.value, "running_at": at, "worker": state["claimed_by"]}
+            won = self._move(step.step_id, taken, running, at=at, attempt=attempt, guard=guard, durable=durable)
         if not won:
             return None
         return replace(
             step,
             status=StepStatus.RUNNING.value,
             attempt_count=attempt,
-            claim_token=claim.token,
-            claimed_by=claim.worker,
-            due_at=claim.until,
+            claim_token=state["claim_token"],
+            claimed_by=state["claimed_by"],
+            child_run_id=state.get("child_run_id", step.child_run_id),
+            due_at=state["due_at"],
             redrives=None,
             result=None,
             error=None,
-            updated_at=claim.at,
+            updated_at=at,
         )
 
     def _guard(self, run_id: str, inside: Mapping[str, Any]) -> Guard:
