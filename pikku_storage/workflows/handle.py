@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.exceptions import (
@@ -120,6 +120,10 @@ class WorkflowRunHandle(AsyncTwins):
     def resume(self) -> bool:
         """Look at a waiting or suspended run again, now; `False` if it has ended."""
         return self._service.resume_workflow(self.id)
+
+    def approve(self, reason: str, decision: Json, *, by: Any = None) -> None:
+        """Answer an approval of this run: see `WorkflowService.approve_step`."""
+        self._service.approve_step(self.id, reason, decision, by=by)
 
     def retry(self) -> WorkflowRunHandle:
         """Try again what failed: see `WorkflowService.retry_run`."""

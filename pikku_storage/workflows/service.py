@@ -5,21 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 
+from pikku_storage.access.actors import actor_of, id_of
 from pikku_storage.exceptions import (
     WorkflowError,
-    WorkflowInputError,
     WorkflowRunNotFoundError,
 )
 from pikku_storage.ids import derived_id, new_id, new_token
 from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.engine.answers import approve
+from pikku_storage.workflows.engine.gates import close_gates, pass_suspensions
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import execute_step
-from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
+from pikku_storage.workflows.engine.relay import BATCH, relay_answers, relay_runs, relay_steps
 from pikku_storage.workflows.engine.retries import copy_for_retry
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
@@ -125,9 +126,10 @@ class WorkflowService(WorkflowStorage):
         return WorkflowRunHandle(self, run_id, created=False)
 
     def resume_workflow(self, run_id: str) -> bool:
-        """Look at a run again, now; `False` for one that is terminal or unknown. Steps whose messages may be lost are
-        sent again."""
-        if not self._runtime.runs.wake(run_id, at=self._runtime.now()):
+        """Look at a run again, now; `False` for one that is terminal or unknown. A suspension is over, an approval is
+        not. Steps whose messages may be lost are sent again."""
+        pass_suspensions(self._runtime, run_id)
+        if not self._runtime.runs.resume(run_id, at=self._runtime.now()):
             return False
         waiting = [StepStatus.PENDING, StepStatus.SCHEDULED]
         steps = self._runtime.steps.filter(run_id=run_id, status__in=waiting, queue__isnull=False)
@@ -138,12 +140,24 @@ class WorkflowService(WorkflowStorage):
         self._runtime.hint(*messages, self._runtime.message(run_id))
         return True
 
+    def approve_step(self, run_id: str, reason: str, decision: Json, *, by: Any = None) -> None:
+        """Answer an approval, also one that the run has not reached yet; the run goes on if the answer counts.
+
+        `by` is a user, an id, or any object with `user_id` and `scopes`. Of answers that race one is taken. The run
+        decides about it: an answer that it refuses leaves the approval open, and the run's state says why. Raises
+        `WorkflowRunNotFoundError`; `WorkflowApprovalResolvedError` if there is an answer already, or the time is over;
+        `WorkflowApprovalForbiddenError` and `WorkflowApprovalInvalidError` for what can be told at once; `PayloadError`
+        for a decision that is not JSON.
+        """
+        approve(self._runtime, run_id, reason, decision, actor_of(by))
+
     def cancel_workflow(self, run_id: str, reason: str | None = None) -> bool:
         """Cancel a live run: the step that runs may end, none begins after it. `False` if it had ended already."""
         error = coded_error(WORKFLOW_CANCELLED, reason or "Workflow was cancelled")
         if not self._set_status(run_id, RunStatus.CANCELLED, None, error):
             return False
         self._runtime.steps.settle_idle(run_id)
+        close_gates(self._runtime, run_id)
         return True
 
     def retry_run(self, run_id: str) -> WorkflowRunHandle:
@@ -175,12 +189,13 @@ class WorkflowService(WorkflowStorage):
         return WorkflowRunHandle(self, run_id, created=False)
 
     def relay(self, *, limit: int = BATCH) -> list[str]:
-        """One round of the relay: due sleeps, retries, undispatched steps, expired leases, stalled runs, in batches of
+        """One round of the relay: due sleeps, retries, undispatched steps, expired leases, answers that were
+        not judged, stalled runs, in batches of
         `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it drove
         on."""
         self._runtime.engine.recover(WorkflowStep, WorkflowRun)
         driven: dict[str, None] = {}
-        for look in (relay_steps, relay_runs):
+        for look in (relay_answers, relay_steps, relay_runs):
             # Whatever is seen to is no longer due, so this ends; the bound is for rows that cannot be moved.
             for _ in range(_MOST_BATCHES):
                 batch = look(self._runtime, limit=limit)
@@ -264,10 +279,4 @@ def _keyed_id(name: str, idempotency_key: str) -> str:
 def _owner_id(owner: Any) -> str | None:
     if owner is None or owner == "":
         return None
-    if isinstance(owner, str | int | UUID) and not isinstance(owner, bool):
-        return to_text(str(owner), root="$owner")
-    if not hasattr(owner, "pk"):
-        raise WorkflowInputError(f"The owner is a user, or an id as text, number or UUID; not {type(owner).__name__}")
-    if owner.pk is None:
-        raise WorkflowInputError("The owner has no primary key: save the user first; for an anonymous one pass None")
-    return to_text(str(owner.pk), root="$owner")
+    return id_of(owner, role="owner")

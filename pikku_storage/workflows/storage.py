@@ -24,7 +24,7 @@ from pikku_storage.workflows.models import WorkflowVersion
 from pikku_storage.workflows.querysets import NewStep
 from pikku_storage.workflows.records import GraphState, Run, RunReport, StepInstance, StepState, Version
 from pikku_storage.workflows.retry import RetryPolicy
-from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus, VersionStatus
 from pikku_storage.workflows.timeline import (
     ReconstructedState,
     TimelineEvent,
@@ -293,7 +293,10 @@ class WorkflowStorage(AsyncTwins):
     def _set_status(self, run_id: str, status: RunStatus, output: Json, error: Json) -> bool:
         at = self._runtime.now()
         due_at = self._runtime.stalled_end(at) if status is RunStatus.RUNNING else None
-        return self._runtime.runs.set_status(run_id, status, at=at, output=output, error=error, due_at=due_at)
+        also = [self._runtime.steps.gates_due(run_id, at)] if status in TERMINAL_RUN_STATUSES else []
+        return self._runtime.runs.set_status(
+            run_id, status, at=at, output=output, error=error, due_at=due_at, also=also
+        )
 
 
 def _error_json(error: BaseException | Mapping[str, Any] | None) -> dict[str, Json] | None:

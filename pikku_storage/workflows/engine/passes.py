@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db import Error as DatabaseError
 
@@ -24,7 +25,7 @@ from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import ends_the_process
 from pikku_storage.workflows.engine.leases import handed_back, keep
-from pikku_storage.workflows.engine.replay import Replay
+from pikku_storage.workflows.engine.replay import GateLeft, Replay
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import (
     VERSION_CONFLICT,
@@ -33,6 +34,7 @@ from pikku_storage.workflows.errors import (
     describe_error,
 )
 from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.gates import APPROVAL_RPC
 from pikku_storage.workflows.handle import FIRST_POLL, POLL_FACTOR
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
@@ -161,10 +163,14 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _End
     """End the pass; `False` if the run was woken meanwhile, and must be gone through again, or is lost."""
     at = runtime.now()
     if isinstance(outcome, _Ended):
-        runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error)
+        # What the body has no more, nobody shall answer.
+        also = [runtime.steps.gates_due(run.id, at)] if replay.has_open_gate else []
+        runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error, also=also)
         return True
     if outcome.error is None:
         left = runtime.runs.leave(run.id, token, seen_wake=run.wake_token, at=at, due_at=runtime.stalled_end(at))
+    elif replay.gate_left is not None:
+        left = _leave_at_gate(runtime, run, token, replay.gate_left, outcome, at)
     else:
         # What is missing may be deployed at any time, so the relay looks again, less and less often.
         left = runtime.runs.leave(
@@ -179,7 +185,8 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _End
     if not left:
         return False
     if outcome.error is not None:
-        logger.warning("Run %s of workflow %s is suspended: %s", run.id, run.workflow, outcome.error["message"])
+        level = logging.WARNING if replay.gate_left is None else logging.INFO
+        logger.log(level, "Run %s of workflow %s is suspended: %s", run.id, run.workflow, outcome.error["message"])
     if outcome.error is not None and outcome.error["code"] == WORKFLOW_NOT_FOUND:
         raise PikkuMissingMetaError(run.workflow)
     if replay.wait_until is not None and not replay.inline:
@@ -187,3 +194,18 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _End
     if replay.dispatch_error is not None:
         raise replay.dispatch_error
     return True
+
+
+def _leave_at_gate(runtime: Runtime, run: Run, token: str, gate: GateLeft, outcome: _Waits, at: datetime) -> bool:
+    """Suspend the run for a person; from then on nothing is due but the gate's end, if it has one."""
+    step = gate.step
+    return runtime.runs.leave(
+        run.id,
+        token,
+        seen_wake=run.wake_token,
+        at=at,
+        due_at=gate.until,
+        suspended_for=outcome.error,
+        gate_opened_at=step.created_at if step.rpc_name == APPROVAL_RPC else None,
+        also=[] if step.due_at is None else [runtime.steps.gate_waits(step.step_id)],
+    )
