@@ -163,6 +163,7 @@ class Answer:
     refusal: list[dict[str, Json]] | None
     created_at: datetime
     judged_at: datetime | None
+    due_at: datetime | None
 
     COLUMNS: ClassVar[tuple[str, ...]]
 
