@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -22,17 +21,16 @@ from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.timeline import reconstruct_state_at
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 USING = WorkflowRun.objects.db
 
 
 @pytest.fixture(autouse=True)
-def _alone(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _alone(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker, and definitions that are gone after the test."""
     settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "DISPATCHER": None}
     monkeypatch.setattr(registry, "workflows", dict(registry.workflows))
-    yield
 
 
 def asking(**options: Any) -> WorkflowRunHandle:
