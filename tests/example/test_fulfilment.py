@@ -1,10 +1,14 @@
 """The order workflow, run in this process."""
 
 import pytest
+from pytest_django import Settings
 
 from example_project.orders import books, gateways
+from example_project.orders.demo import data, progress
 from example_project.orders.models import Invoice, Notification, Order, Parcel, Payment, Product, Refund
+from pikku_storage.exceptions import WorkflowApprovalForbiddenError
 from pikku_storage.workflows.handle import WorkflowRunHandle
+from pikku_storage.workflows.service import WorkflowService
 from tests.example.conftest import Fulfil, PlaceOrder
 
 # An order number for which northmail fails twice, and one whose depot stays closed.
@@ -13,8 +17,9 @@ CLOSED = next(f"A{n}" for n in range(1000) if gateways.failing_attempts("northma
 
 
 @pytest.fixture(autouse=True)
-def _no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inline runs wait for their retry delays; here the delays are no part of what is tested."""
+def _no_delays(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    """Inline runs wait for their retry delays; here the delays are no part of what is tested. Nor are workers."""
+    settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "DISPATCHER": None}
     monkeypatch.setattr("example_project.orders.workflows.HOLD_ABOVE_CENTS", 10**9)
 
 
@@ -89,6 +94,57 @@ def test_an_order_that_no_courier_takes_is_undone(
     assert Refund.objects.get().amount_cents == order.total_cents
     assert list(Product.objects.values_list("sku", "stock")) == [("CUP", 100), ("POT", 10)]
     assert Notification.objects.get().kind == "cancelled"
+    assert books.check() == []
+
+
+@pytest.fixture
+def large_order(place_order: PlaceOrder, monkeypatch: pytest.MonkeyPatch) -> Order:
+    """An order that somebody must release."""
+    monkeypatch.setattr("example_project.orders.workflows.RELEASE_ABOVE_CENTS", 6_999)
+    return place_order()
+
+
+def test_a_large_order_is_paid_and_held_until_it_is_released(large_order: Order, fulfil: Fulfil) -> None:
+    run = fulfil(large_order)
+
+    assert run.status == "suspended"
+    assert Payment.objects.get().amount_cents == 7000
+    assert books.orders_to_release() == {"A1"}
+    assert books.check() == []
+    with pytest.raises(WorkflowApprovalForbiddenError, match="signed-in"):
+        run.approve("release", {"release": True})
+
+    run.approve("release", {"release": True, "note": "known customer"}, by="admin")
+    WorkflowService().run_workflow_job(run.id)
+    assert run.output["outcome"] == "shipped"
+    assert books.check() == []
+
+
+def test_a_large_order_that_is_not_released_is_undone(large_order: Order, fulfil: Fulfil) -> None:
+    run = fulfil(large_order)
+
+    run.approve("release", {"release": False}, by="admin")
+    WorkflowService().run_workflow_job(run.id)
+
+    assert run.output == {"outcome": "cancelled", "reason": "it was not released"}
+    assert Refund.objects.get().amount_cents == 7000
+    assert list(Product.objects.values_list("sku", "stock")) == [("CUP", 100), ("POT", 10)]
+    assert Notification.objects.get().kind == "cancelled"
+    assert books.check() == []
+
+
+def test_all_large_orders_but_one_are_released_by_the_demo(
+    place_order: PlaceOrder, fulfil: Fulfil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("example_project.orders.workflows.RELEASE_ABOVE_CENTS", 0)
+    admin, _ = data.make_users()
+    runs = [fulfil(place_order(f"A{number}")) for number in range(3)]
+
+    assert progress.release_all_but_one(admin) == 1
+    for run in runs:
+        WorkflowService().run_workflow_job(run.id)
+
+    assert [run.status for run in runs] == ["suspended", "completed", "completed"]
     assert books.check() == []
 
 
