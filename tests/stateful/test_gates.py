@@ -162,7 +162,7 @@ def test_an_approval_comes_to_one_outcome(settings_of_project: None) -> None:
     run_state_machine_as_test(
         Gates,
         settings=settings(
-            max_examples=40,
+            max_examples=25,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
