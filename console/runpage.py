@@ -191,6 +191,8 @@ class StepPanel:
         remarks = []
         if queued >= timedelta(milliseconds=1):
             remarks.append(gettext("queued %(length)s") % {"length": duration(queued)})
+        if self.row.is_gate:
+            return [gettext("waits for a person")] if self.state is State.WAITING else []
         if not self.is_sleep and any(attempt.row.running_at for attempt in attempts):
             remarks.append(gettext("ran %(length)s") % {"length": duration(ran)})
         if row.max_attempts is not None and not self.is_sleep:
@@ -452,7 +454,8 @@ def load_panel(using: str, step_id: str, *, run: RunRow | None, now: datetime, s
         return None
     is_sleep = is_sleeping_step(step.row, [attempt.row for attempt in step.attempts])
     is_live = run is None or not run.is_terminal
-    state = state_of(step.row.status, is_sleep=is_sleep, retry_is_due=is_live and step.row.due_at is not None)
+    is_wait = is_sleep or step.row.is_gate
+    state = state_of(step.row.status, is_wait=is_wait, retry_is_due=is_live and step.row.due_at is not None)
     return StepPanel(step, state, is_sleep=is_sleep, now=now, site=site)
 
 

@@ -24,6 +24,13 @@ class PikkuSettings:
         return to_milliseconds(self._get(key, default))
 
     @property
+    def AUDIT_SINK(self) -> str | None:
+        """Dotted path of what is called with each `pikku_storage.auditing.AuditEvent`; `None` keeps none. By default
+        they go to the logger `pikku_storage.audit`."""
+        value: str | None = self._get("AUDIT_SINK", "pikku_storage.auditing.log_event")
+        return value
+
+    @property
     def DATABASE(self) -> str:
         """Alias of the database that holds this package's tables; `pikku_storage.db.router.PikkuRouter` sends them
         there. Default `"default"`."""

@@ -6,7 +6,7 @@ who knows the TypeScript packages recognises them. `http_status` is what an HTTP
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -32,6 +32,17 @@ class PayloadError(PikkuError, ValueError):
 
     def __reduce__(self) -> tuple[type[PayloadError], tuple[str, str]]:
         return type(self), (self.path, self.reason)
+
+
+class MissingScopeError(PikkuError):
+    """Something needs a scope that is not held."""
+
+    http_status = 403
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"Missing required scope: {scope}")
+        self.scope = scope
+        self.payload = {"error": "missing_scope", "scope": scope}
 
 
 class WorkflowError(PikkuError):
@@ -155,6 +166,41 @@ class WorkflowDepthError(WorkflowError):
             "Does one of them start itself for ever?"
         )
         self.name = name
+
+
+class WorkflowApprovalResolvedError(WorkflowError):
+    """The gate has its outcome, or an answer that is still to be judged; `status` says which: `decided`, `expired`,
+    `answered`, or how the run ended."""
+
+    http_status = 409
+
+    def __init__(self, reason: str, status: str) -> None:
+        super().__init__(f"The approval '{reason}' takes no further answer: it is {status}")
+        self.reason = reason
+        self.status = status
+
+
+class WorkflowApprovalForbiddenError(WorkflowError):
+    """Whoever answered is not the one that the gate asks; `detail` says why."""
+
+    http_status = 403
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"Not allowed to answer the approval '{reason}': {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class WorkflowApprovalInvalidError(WorkflowError, ValueError):
+    """The answer does not fit the gate's schema; `problems` are `{message, path}` each."""
+
+    http_status = 422
+
+    def __init__(self, reason: str, problems: Sequence[Mapping[str, Any]]) -> None:
+        self.reason = reason
+        self.problems = [dict(problem) for problem in problems]
+        texts = "; ".join(f"{'.'.join(map(str, each['path'])) or '(all)'}: {each['message']}" for each in self.problems)
+        super().__init__(f"The answer to the approval '{reason}' does not fit: {texts}")
 
 
 class WorkflowStepFunctionMismatchError(WorkflowError):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from example_project.orders.forms import ReleaseForm
 from example_project.orders.models import Notification
 from example_project.orders.steps import (
     book_parcel,
@@ -19,6 +20,8 @@ Kind = Notification.Kind
 
 # Orders above this wait a moment, so that somebody could stop a fraud.
 HOLD_ABOVE_CENTS = 20_000
+# Orders above this leave the house only when somebody releases them who did not start the run.
+RELEASE_ABOVE_CENTS = 30_000
 # Failures that are a normal end of an order and no fault: what the customer is told.
 REFUSALS = {"OUT_OF_STOCK": Kind.OUT_OF_STOCK, "CARD_DECLINED": Kind.DECLINED}
 
@@ -66,6 +69,14 @@ def fulfil_order(
 
     if total_cents > HOLD_ABOVE_CENTS:
         flow.sleep("fraud hold", "2s")
+    if total_cents > RELEASE_ABOVE_CENTS:
+        answer = flow.approval("release", ReleaseForm, expiry="2days", approvers="not-initiator")
+        if answer.is_expired or not answer.data["release"]:
+            because = {"message": "nobody released it in time" if answer.is_expired else "it was not released"}
+            undo = {"error": because, "input": {"order_id": order_id}, "invocation_id": ""}
+            flow.do("give everything back", undo_order, undo)
+            tell_customer(Kind.CANCELLED)
+            return {"outcome": Kind.CANCELLED.value, "reason": because["message"]}
 
     try:
         parcel = flow.do(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
+from pikku_storage.access.actors import user_id_of
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import WorkflowRunNotFoundError
 from pikku_storage.ids import derived_id, new_id, new_token
@@ -14,13 +15,12 @@ from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.engine.copies import own_wire
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import carry_on, execute_step
-from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
+from pikku_storage.workflows.engine.relay import BATCH, relay_answers, relay_runs, relay_steps
 from pikku_storage.workflows.engine.retention import MOST_RUNS, Ended, prune
 from pikku_storage.workflows.engine.versions import store_version
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.operations import WorkflowOperations, note_of
-from pikku_storage.workflows.people import user_id_of
 from pikku_storage.workflows.querysets import TERMINAL
 from pikku_storage.workflows.records import Pruned, Run
 from pikku_storage.workflows.registry import registry
@@ -142,12 +142,13 @@ class WorkflowService(WorkflowOperations):
         return self._handle(values, True)
 
     def relay(self, *, limit: int = BATCH) -> list[str]:
-        """One round of the relay: due sleeps, retries, undispatched steps, expired leases, stalled runs, in batches of
+        """One round of the relay: due sleeps, retries, undispatched steps, expired leases, answers that were
+        not judged, stalled runs, in batches of
         `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it drove
         on."""
         self._runtime.engine.recover(WorkflowStep, WorkflowRun)
         driven: dict[str, None] = {}
-        for look in (relay_steps, relay_runs):
+        for look in (relay_answers, relay_steps, relay_runs):
             # Whatever is seen to is no longer due, so this ends; the bound is for rows that cannot be moved.
             for _ in range(_MOST_BATCHES):
                 batch = look(self._runtime, limit=limit)

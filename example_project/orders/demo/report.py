@@ -6,7 +6,7 @@ from django.db.models import Count, Q, Sum
 from rich.console import Console
 from rich.table import Table
 
-from example_project.orders.books import Discrepancy
+from example_project.orders.books import Discrepancy, orders_to_release
 from example_project.orders.intake import Rejected
 from example_project.orders.models import Notification, Order, Parcel, Payment, Product, Refund
 from example_project.orders.steps import undo_order
@@ -64,6 +64,8 @@ def print_books(console: Console, discrepancies: list[Discrepancy]) -> None:
         f"Stock: {sold} pieces out. Parcels: {Parcel.objects.count()} with {pieces} pieces.",
         highlight=False,
     )
+    if waiting := orders_to_release():
+        console.print(f"To be released: {', '.join(sorted(waiting))} (see the suspended runs in the admin).")
     if not discrepancies:
         console.print(f"[bold green]The books balance[/]: {Order.objects.count()} orders checked.")
         return

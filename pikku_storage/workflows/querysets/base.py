@@ -54,6 +54,9 @@ class EngineQuerySet(models.QuerySet[Row]):
     """What the querysets of engine rows share: every write goes through one of the three methods below, and what it
     wrote to the mirror, if there is one."""
 
+    is_mirrored = True
+    """Whether the contract's mirror knows these rows."""
+
     @property
     def engine(self) -> Engine:
         """The engine of the database this queryset writes to."""
@@ -63,7 +66,7 @@ class EngineQuerySet(models.QuerySet[Row]):
     def _apply(self, *operations: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`."""
         counts = self.engine.apply(*operations, durable=durable)
-        if counts[0]:
+        if counts[0] and self.is_mirrored:
             pass_on(self.db, operations, counts)
         return counts
 
