@@ -1,7 +1,7 @@
 """What every test may use: the servers that a test asks for by name, and the environment of processes it starts."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,7 +13,11 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.operations import DatabaseOperations
 
+from pytest_django import Settings
+
 from example_project.databases import PIKKU
+from pikku_storage.crypto import envelope
+from tests.secret_keys import SALT, keys_of_version
 
 KEPT_BY_FLUSH = {"auth_permission", "django_content_type"}
 """What `migrate` makes and no test changes."""
@@ -96,3 +100,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if given is not None or {"db", "transactional_db"} & set(getattr(item, "fixturenames", ())):
             options = {**(given.kwargs if given else {}), "databases": "__all__"}
             item.add_marker(pytest.mark.django_db(*(given.args if given else ()), **options), append=False)
+
+
+@pytest.fixture
+def known_salt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every salt is the same, so that a key is derived once for all tests."""
+    monkeypatch.setattr(envelope, "generate_kek_salt", lambda: SALT)
+
+
+@pytest.fixture
+def use_keys(settings: Settings, known_salt: None) -> Callable[..., None]:
+    """Makes a key version current: `use_keys(2)`; and sets other settings beside it. It begins with version 1."""
+
+    def use(version: int = 1, **others: Any) -> None:
+        settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, **keys_of_version(version), **others}
+
+    use()
+    return use

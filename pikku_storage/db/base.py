@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import cut
-from pikku_storage.db.operations import NOT_NULL, Conditions, Expired, Operation, OrNull, Update
+from pikku_storage.db.operations import NOT_NULL, Conditions, Expired, Operation, OrNull, Swap, Update, Values
 
 T = TypeVar("T")
 
@@ -120,6 +120,12 @@ class Engine(ABC):
 
         Concurrent writers of different keys never lose each other. Answers with the number of rows touched.
         """
+
+    @abstractmethod
+    def swap(self, model: type[models.Model], column: str, swaps: Sequence[Swap], common: Values) -> int:
+        """Give each row its own values and the `common` ones, if its text `column` still holds what was seen; answers
+        how many did. Each row is decided by itself, and each is one write; on engines with transactions all of them
+        are one transaction."""
 
 
 def _condition(name: str, value: Any) -> models.Q:

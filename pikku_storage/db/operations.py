@@ -84,4 +84,14 @@ class Update:
     values: Values
 
 
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """One row of `Engine.swap`: what a column of it was seen to hold, and what it gets if it still does. Texts, as they
+    are stored; all rows of a call get the same columns."""
+
+    pk: Any
+    seen: str
+    values: Mapping[str, str]
+
+
 Operation: TypeAlias = Guard | Insert | InsertMany | Update

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
 
-from django.db import models
-
-from pikku_storage.db import Engine, engine
+from pikku_storage.db.querysets import EngineQuerySet
 from pikku_storage.ids import new_id, new_token
 from pikku_storage.json import Json
 from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES
 
-Row = TypeVar("Row", bound=models.Model)
+__all__ = ["LIVE", "Claim", "EngineQuerySet", "NewStep"]
 
 LIVE = sorted(status.value for status in LIVE_RUN_STATUSES)
 
@@ -44,13 +41,3 @@ class Claim:
     at: datetime
     until: datetime
     token: str = field(default_factory=new_token)
-
-
-class EngineQuerySet(models.QuerySet[Row]):
-    """What the querysets of engine rows share."""
-
-    @property
-    def engine(self) -> Engine:
-        """The engine of the database this queryset writes to."""
-        self._for_write = True
-        return engine(self.db)
