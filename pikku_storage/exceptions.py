@@ -74,7 +74,7 @@ class SecretNotFoundError(SecretError):
 class SecretDecryptionError(SecretError, DecryptionError):
     """What is stored does not open: the key is another one, or the row was changed or moved."""
 
-    def __init__(self, subject: str, key_version: int, reason: str) -> None:
+    def __init__(self, subject: str, key_version: int | None, reason: str) -> None:
         super().__init__(f"Failed to decrypt {subject} (key_version {key_version}): {reason}")
         self.subject = subject
         self.key_version = key_version

@@ -12,7 +12,6 @@ from django.core.management.commands import flush
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.operations import DatabaseOperations
-
 from pytest_django import Settings
 
 from example_project.databases import PIKKU

@@ -49,6 +49,7 @@ from pikku_storage.db.operations import (
     Swap,
     Update,
     Values,
+    columns_of,
 )
 from pikku_storage.exceptions import PayloadError
 
@@ -109,12 +110,18 @@ class MongodbEngine(Engine):
         """See `Engine.swap`."""
         if not swaps:
             return 0
+        columns_of(swaps)
         shared, primary_key = self._document(model, common), model._meta.pk
         updates = []
         for swap in swaps:
             key = primary_key.get_db_prep_value(swap.pk, self.connection)
             own = {_column(model, name): value for name, value in swap.values.items()}
-            updates.append(UpdateOne({"_id": key, _column(model, column): swap.seen}, {"$set": {**own, **shared}}))
+            updates.append(
+                UpdateOne(
+                    {_column(model, primary_key.attname): key, _column(model, column): swap.seen},
+                    {"$set": {**own, **shared}},
+                )
+            )
         with _translated():
             return int(self._call(model._meta.db_table, "bulk_write", updates, ordered=False).matched_count)
 

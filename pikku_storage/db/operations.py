@@ -94,4 +94,12 @@ class Swap:
     values: Mapping[str, str]
 
 
+def columns_of(swaps: Sequence[Swap]) -> tuple[str, ...]:
+    """The columns that all of them set. Raises `ValueError` if they are not the same ones."""
+    columns = tuple(swaps[0].values)
+    if any(swap.values.keys() != set(columns) for swap in swaps):
+        raise ValueError("All rows of a call get the same columns")
+    return columns
+
+
 Operation: TypeAlias = Guard | Insert | InsertMany | Update

@@ -17,7 +17,7 @@ from django.db.backends.utils import CursorWrapper
 
 from pikku_storage.db.base import Engine
 from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField, encode, field_of
-from pikku_storage.db.operations import Conditions, Guard, Insert, InsertMany, Operation, Swap, Values
+from pikku_storage.db.operations import Conditions, Guard, Insert, InsertMany, Operation, Swap, Values, columns_of
 from pikku_storage.db.shapes import ColumnShape, Form, OperationShape, Shape, take_apart
 
 PLANS = 512
@@ -153,7 +153,7 @@ class SqlEngine(Engine):
         if not swaps:
             return 0
         connection, primary_key = self.connection, model._meta.pk
-        own = tuple(swaps[0].values)
+        own = columns_of(swaps)
         assignments = ", ".join(f"{self.column(model, name)} = %s" for name in (*own, *common))
         key, seen = self.column(model, primary_key.attname), self.column(model, column)
         text = f"UPDATE {self.table(model)} SET {assignments} WHERE {key} = %s AND {seen} = %s"

@@ -20,7 +20,7 @@ from pikku_storage.db.fields import ExactTextField
 from pikku_storage.exceptions import InvalidEncryptedPayloadError, SecretDecryptionError, SecretError
 from pikku_storage.secrets.keyring import Keyring
 from pikku_storage.secrets.keys import Purpose
-from pikku_storage.secrets.sealing import Sealed, seal, unseal
+from pikku_storage.secrets.sealing import NEVER_SEALED, Sealed, seal, unseal
 from pikku_storage.secrets.values import SecretValue, hide, plain
 
 KEYRING = Keyring(Purpose.SECRETS)
@@ -90,13 +90,14 @@ class EncryptedJSONField(ExactTextField):
             raise SecretError(f"The value of {self.subject} is sealed already, and would be sealed twice")
         return value
 
-    def parse(self, text: str) -> Sealed:
+    def parse(self, text: str, subject: str | None = None) -> Sealed:
         """A stored text, taken apart. Raises `SecretDecryptionError` for any other."""
+        named = subject or self.subject
         try:
             envelope, version = bound.unpack(text)
         except InvalidEncryptedPayloadError as error:
-            raise SecretDecryptionError(self.subject, 0, "the stored text was never sealed") from error
-        return Sealed(subject=self.subject, place=self.place, key_version=version, **envelope._asdict())
+            raise SecretDecryptionError(named, None, NEVER_SEALED) from error
+        return Sealed(subject=named, place=self.place, key_version=version, **envelope._asdict())
 
     @property
     def subject(self) -> str:

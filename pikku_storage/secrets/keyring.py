@@ -22,6 +22,7 @@ from pikku_storage.secrets.keys import KeyProvider, Purpose, key_provider
 
 if TYPE_CHECKING:
     from pikku_storage.secrets.models import KekSalt
+    from pikku_storage.secrets.querysets import SaltQuerySet
 
 _SALT_MODELS = {Purpose.SECRETS: "SecretKekSalt", Purpose.CREDENTIALS: "CredentialKekSalt"}
 _CHECK_INFO = b"django-pikku-storage: check value of a KEK"
@@ -70,6 +71,15 @@ class Keyring:
     def using(self) -> str:
         """The alias of the database with the salts."""
         return self._using or router.db_for_write(self.model)
+
+    @property
+    def salts(self) -> SaltQuerySet:
+        """The stored salts."""
+        return self.model.objects.using(self.using)
+
+    def knows(self, version: int) -> bool:
+        """Whether a version has a salt, or is configured."""
+        return version in {self.current_version, *self.previous_versions} or self._read_salt(version) is not None
 
     @property
     def current_version(self) -> int:
@@ -127,7 +137,7 @@ class Keyring:
         return salt
 
     def _read_salt(self, version: int) -> Salt | None:
-        rows = self.model.objects.using(self.using).filter(pk=version)
+        rows = self.salts.filter(pk=version)
         for text, check, retired_at in rows.values_list("salt", "kek_check", "retired_at"):
             return Salt(text, check, retired_at is not None)
         return None
@@ -135,7 +145,7 @@ class Keyring:
     def _make_salt(self, version: int) -> Salt:
         salt = Salt(envelope.generate_kek_salt(), None, is_retired=False)
         check = check_value(self._derive(version, salt))
-        self.model.objects.using(self.using).add(version, salt.text, check, at=engine(self.using).now())
+        self.salts.add(version, salt.text, check, at=engine(self.using).now())
         # It may be that somebody else was faster: then theirs counts.
         made = self._read_salt(version)
         if made is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pikku_storage.exceptions import SecretError
+from pikku_storage.exceptions import SecretError, SecretNotFoundError
 
 _MISSING = object()
-_OWN = {"__class__", "__getattribute__", "__getnewargs__", "__init__", "__init_subclass__", "__new__", "__repr__"}
+_NOT_OF_A_TEXT = {"__getattribute__", "__getnewargs__", "__new__", "__repr__", "__sizeof__"}
 
 
 class LazySecret:
@@ -26,7 +26,6 @@ class LazySecret:
 
     def _resolve(self) -> str:
         # Django's apps are not ready when the settings import this module.
-        from pikku_storage.exceptions import SecretNotFoundError
         from pikku_storage.secrets.service import SecretService
 
         try:
@@ -52,9 +51,13 @@ def _as_text(name: str) -> Any:
     return method
 
 
-for _name in dir(str):
-    if callable(getattr(str, _name)) and _name not in _OWN and _name not in vars(LazySecret):
-        setattr(LazySecret, _name, _as_text(_name))
+def _methods_of_a_text() -> list[str]:
+    own = [name for name in dir(str) if getattr(str, name) is not getattr(object, name, None)]
+    return [name for name in own if callable(getattr(str, name)) and name not in _NOT_OF_A_TEXT]
+
+
+for _name in _methods_of_a_text():
+    setattr(LazySecret, _name, _as_text(_name))
 
 
 def secret(key: str, *, field: str | None = None, default: str | None = None) -> str:

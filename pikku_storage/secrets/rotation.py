@@ -16,7 +16,7 @@ from typing import Any
 from pikku_storage.crypto.aead import generate_key
 from pikku_storage.exceptions import KeyNotAvailableError, SecretDecryptionError
 from pikku_storage.secrets.keyring import Keyring
-from pikku_storage.secrets.sealing import Sealed, bind, rewrap, unseal
+from pikku_storage.secrets.sealing import NEVER_SEALED, Sealed, bind, rewrap, unseal
 
 BATCH = 500
 PASSES = 5
@@ -159,7 +159,7 @@ def _needs(sealed: Sealed | None, version: int, *, upgrade: bool) -> bool:
 
 def _sealed(row: Row) -> Sealed:
     if row.sealed is None:
-        raise SecretDecryptionError(row.subject, 0, "the stored text was never sealed")
+        raise SecretDecryptionError(row.subject, None, NEVER_SEALED)
     return row.sealed
 
 

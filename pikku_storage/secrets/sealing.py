@@ -20,6 +20,7 @@ T = TypeVar("T")
 WRONG_KEY = "the configured KEK does not match the key it was wrapped under"
 CHANGED = "the key fits, so the row was changed"
 MOVED = "the key fits, so the row was changed, or moved here from another name, owner or table"
+NEVER_SEALED = "the stored text was never sealed"
 NOT_BOUND = "it is not bound to its place, and SECRET_FORMAT is 'bound-only'"
 
 
@@ -42,10 +43,8 @@ class Sealed:
 def seal(keyring: Keyring, subject: str, place: Place, value: SecretValue, *, binds: bool) -> Sealed:
     """A JSON value under the current key. Raises `KeyNotAvailableError`."""
     version, kek = keyring.kek_to_write()
-    if binds:
-        sealed = bound.encrypt(kek, value.reveal(), place, version)
-    else:
-        sealed = envelope.encrypt(kek, value.reveal())
+    revealed = value.reveal
+    sealed = bound.encrypt(kek, revealed(), place, version) if binds else envelope.encrypt(kek, revealed())
     return Sealed(subject=subject, place=place, key_version=version, **sealed._asdict())
 
 

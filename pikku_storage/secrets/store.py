@@ -177,7 +177,7 @@ class StoreTable(SealedTable):
 
     def swap(self, changes: Sequence[tuple[Row, Sealed]], version: int) -> int:
         """See `SealedTable.swap`. What was swapped is audited."""
-        swaps = [Swap(row.pk, row.stored, _columns_of(row, sealed)) for row, sealed in changes]
+        swaps = [Swap(row.pk, row.stored, _columns_of(sealed)) for row, sealed in changes]
         store = self._store
         at = engine(store._using).now()
 
@@ -206,9 +206,7 @@ class StoreTable(SealedTable):
         return [row for row in found if row["wrapped_dek"] == given[row[store.identity[0]]]]
 
 
-def _columns_of(row: Row, sealed: Sealed) -> dict[str, str]:
-    """What changes beside the version."""
-    assert row.sealed is not None  # noqa: S101 - nothing else was sealed anew
-    if sealed.ciphertext == row.sealed.ciphertext:
-        return {"wrapped_dek": sealed.wrapped_dek}
-    return {"wrapped_dek": sealed.wrapped_dek, "ciphertext": sealed.ciphertext}
+def _columns_of(sealed: Sealed) -> dict[str, str]:
+    """What changes beside the version: the ciphertext too if it was read, the same one or another."""
+    ciphertext = {"ciphertext": sealed.ciphertext} if sealed.ciphertext else {}
+    return {"wrapped_dek": sealed.wrapped_dek, **ciphertext}

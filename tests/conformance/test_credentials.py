@@ -144,7 +144,7 @@ def test_rotation(use_keys: UseKeys, shared: CredentialService, form: str) -> No
     assert CredentialService().rotate_kek() == 4
     use_keys(2, SECRET_PREVIOUS_KEKS={})
     assert [owner(shared, "google", user) for user in (None, "user-1", "user-2")] == ["all", "user-1", "user-2"]
-    rotated = CredentialAudit.objects.filter(action="rotate")
+    rotated: Any = CredentialAudit.objects.filter(action="rotate")
     assert sorted(rotated.values_list("credential_name", "user_id"), key=str) == [
         ("google", "user-1"),
         ("google", "user-2"),
@@ -190,7 +190,7 @@ def test_what_is_no_json_inside_is_named_and_not_quoted(credentials: CredentialS
     kek = Keyring(Purpose.CREDENTIALS).kek_to_read(1)
     Credential.objects.update(**envelope.encrypt(kek, inner)._asdict())
 
-    with pytest.raises(InvalidCredentialError, match="^Credential 'stripe' contains invalid data$") as caught:
+    with pytest.raises(InvalidCredentialError, match=r"^Credential 'stripe' contains invalid data$") as caught:
         credentials.get("stripe")
     assert caught.value.__context__ is None
 
@@ -209,7 +209,7 @@ def test_writes_reads_and_deletes_are_audited(use_keys: UseKeys, ticking: None) 
     service.set("stripe", "v")
     service.get("stripe")
 
-    audited = CredentialAudit.objects.order_by("performed_at", "id")
+    audited: Any = CredentialAudit.objects.order_by("performed_at", "id")
     assert list(audited.values_list("action", "credential_name", "user_id")) == [
         ("write", "google", "user-1"),
         ("read", "google", "user-1"),
@@ -239,8 +239,8 @@ def test_a_scoped_service_reaches_declared_credentials(shared: CredentialService
         lambda: scoped.get_users_with_credential("stripe"),
     ]
     for operation in refused:
-        with pytest.raises(SecretAccessDeniedError, match="^Access denied to credential: stripe$"):
+        with pytest.raises(SecretAccessDeniedError, match=r"^Access denied to credential: stripe$"):
             operation()
-    with pytest.raises(SecretAccessDeniedError, match="^Access denied to the users of all credentials$"):
+    with pytest.raises(SecretAccessDeniedError, match=r"^Access denied to the users of all credentials$"):
         scoped.get_all_users()
     assert shared.scoped([]).get_all("user-1") == {}

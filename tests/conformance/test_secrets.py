@@ -39,7 +39,8 @@ def secrets(use_keys: UseKeys) -> SecretService:
 
 
 def audited() -> list[tuple[str, str]]:
-    return list(SecretAudit.objects.order_by("performed_at", "id").values_list("action", "secret_key"))
+    rows: Any = SecretAudit.objects.order_by("performed_at", "id")
+    return list(rows.values_list("action", "secret_key"))
 
 
 def derivations() -> int:
@@ -118,7 +119,7 @@ def test_a_name_that_cannot_be_stored_is_refused(secrets: SecretService, key: An
 
 @pytest.mark.parametrize("value", [{"hunter2": float("nan")}, {b"hunter2": 1}, ["hunter2", object()], "hunter2\x00"])
 def test_a_value_that_cannot_be_stored_is_refused_and_not_quoted(secrets: SecretService, value: Any) -> None:
-    with pytest.raises(PayloadError, match='^secret "API_KEY": ') as caught:
+    with pytest.raises(PayloadError, match=r'^secret "API_KEY": ') as caught:
         secrets.set_secret("API_KEY", value)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__context__ is None
@@ -188,7 +189,7 @@ def test_a_version_without_a_passphrase_is_named(use_keys: UseKeys) -> None:
 
 def test_without_a_key_nothing_is_stored(use_keys: UseKeys) -> None:
     use_keys(SECRET_KEK=None)
-    with pytest.raises(KeyNotAvailableError, match="^No KEK available for key_version 1"):
+    with pytest.raises(KeyNotAvailableError, match=r"^No KEK available for key_version 1"):
         SecretService().set_secret("API_KEY", "v")
     assert not Secret.objects.exists()
     assert not SecretKekSalt.objects.exists()
@@ -400,7 +401,7 @@ def test_a_secret_goes_only_to_its_hosts(use_keys: UseKeys, host: str, strict: b
     if allowed:
         assert SecretService().get_secret("API_KEY", host=host).reveal() == "sk-123"
         return
-    with pytest.raises(SecretHostNotAllowedError, match="^Secret 'API_KEY' may not be sent to ") as caught:
+    with pytest.raises(SecretHostNotAllowedError, match=r"^Secret 'API_KEY' may not be sent to ") as caught:
         SecretService().scoped(["API_KEY"]).get_secret("API_KEY", host=host)
     assert "sk-123" not in str(caught.value)
 
