@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 from django import forms
 from django.core import checks
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Case, TextField, Value, When
+from django.db.models.functions import Cast
 from django.utils.translation import gettext_lazy as _
 
 from pikku_storage.crypto import bound
@@ -71,14 +73,29 @@ class EncryptedJSONField(ExactTextField):
     # -- to and from the database --------------------------------------------------------------------------------------
 
     def get_db_prep_save(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
-        """Seal a value. Raises `PayloadError` for what cannot be stored, and for what is sealed already."""
-        if value is None or hasattr(value, "as_sql"):
-            return super().get_db_prep_save(value, connection)
-        return self._seal(hide(value))
+        """Seal a value, or those of a `bulk_update`. Raises `PayloadError` for what is no JSON, and `SecretError` for
+        what is sealed already or would be computed by the database, which must not see it."""
+        if hasattr(value, "as_sql"):
+            return self._seal_within(value)
+        return None if value is None else self._seal(hide(value))
 
     def from_db_value(self, value: str | None, expression: Any, connection: BaseDatabaseWrapper) -> Any:
         """Open a stored text."""
         return None if value is None else unseal(KEYRING, self.parse(value))
+
+    def _seal_within(self, expression: Any) -> Any:
+        if isinstance(expression, Value):
+            sealed = None if expression.value is None else self._seal(hide(expression.value))
+            return Value(sealed, output_field=TextField())
+        if not isinstance(expression, Case | When | Cast):
+            raise SecretError(f"The value of {self.subject} cannot be computed by the database, which must not see it")
+        copied = expression.copy()
+        *conditions, result = expression.get_source_expressions()
+        if isinstance(expression, When):
+            copied.set_source_expressions([*conditions, self._seal_within(result)])
+        else:
+            copied.set_source_expressions([self._seal_within(each) for each in (*conditions, result)])
+        return copied
 
     def _seal(self, value: SecretValue) -> str:
         checked = self._checked(plain(value, root=self.subject))

@@ -21,6 +21,9 @@ class LazySecret:
     def __repr__(self) -> str:
         return f"<secret {self._key!r}>"
 
+    def __radd__(self, other: str) -> str:
+        return other + self._resolve()
+
     def __reduce_ex__(self, protocol: object) -> Any:
         return type(self), (self._key, self._field, self._default)
 

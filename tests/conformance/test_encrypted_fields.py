@@ -9,6 +9,7 @@ import pytest
 from django.core import serializers
 from django.core.exceptions import FieldError
 from django.db import models
+from django.db.models.functions import Upper
 from django.forms import modelform_factory
 from django.test.utils import isolate_apps
 
@@ -79,7 +80,7 @@ def test_however_it_is_saved_it_is_sealed_once(box: Box) -> None:
         lambda: Box.objects.update(note="under the stone"),
         lambda: Box.objects.update(note=SecretValue("under the stone")),
         lambda: Box.objects.update_or_create(pk="A", defaults={"note": "under the stone"}),
-        lambda: Box.objects.get().refresh_from_db(),
+        lambda: Box.objects.update(note=models.Value("under the stone")),
     ]
     for way in ways:
         way()
@@ -104,6 +105,28 @@ def test_what_is_no_json_is_refused_and_not_quoted(box: Box) -> None:
     with pytest.raises(PayloadError, match=r"^field shelf\.Box\.map: ") as caught:
         Box.objects.update(map={"hunter2": {1, 2}})
     assert "hunter2" not in str(caught.value)
+
+
+def test_the_database_computes_no_value(box: Box) -> None:
+    """It would have to see it, and would store it as it is."""
+    for computed in (models.F("label"), Upper(models.Value("x")), Box.objects.values("label")[:1]):
+        with pytest.raises(SecretError, match=r"^The value of field shelf\.Box\.note cannot be computed"):
+            Box.objects.update(note=computed)
+        if not isinstance(computed, models.QuerySet | models.F):
+            with pytest.raises(SecretError, match="cannot be computed"):
+                Box.objects.create(id="B", note=computed)
+    assert Box.objects.get().note == "under the stone"
+
+
+def test_many_different_values_are_updated_at_once(use_keys: UseKeys) -> None:
+    boxes = Box.objects.bulk_create([Box(id=f"{number}", note="old", map=number) for number in range(5)])
+    for box in boxes:
+        box.note = None if box.id == "3" else f"note {box.id}"
+        box.map = {"n": box.id}
+    assert Box.objects.bulk_update(boxes, ["note", "map"], batch_size=2) == 5
+    assert [(box.note, box.map) for box in Box.objects.order_by("id")] == [
+        (None if n == 3 else f"note {n}", {"n": str(n)}) for n in range(5)
+    ]
 
 
 def test_nothing_but_isnull_can_be_looked_up(box: Box) -> None:
