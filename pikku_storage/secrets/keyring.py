@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hmac import compare_digest
@@ -45,8 +45,8 @@ class Salt:
 
 
 _salts: dict[tuple[str, Purpose, int], Salt] = {}
-"""Salts by database, for reading only: with a wrong one nothing opens, and it is asked for again (`refresh`). Who
-writes asks the database each time, so that nothing is written under a salt that is not there."""
+"""Salts by database, for reading only: with a wrong one nothing opens, and it is asked for again. Who writes
+asks the database each time, so that nothing is written under a salt that is not there."""
 
 
 class Keyring:
@@ -108,19 +108,20 @@ class Keyring:
             )
         return version, kek
 
-    def kek_to_read(self, version: int) -> HiddenBytes:
-        """The key of any version. Raises `KeyNotAvailableError`. It may be of another passphrase: see `mismatches`."""
-        return self._derive(version, self._known_salt(version))
+    def keks_to_read(self, version: int) -> Iterator[HiddenBytes]:
+        """The key of any version; and, if the salt that this process knows is not the one that the database has, as
+        after a restored backup, the right one. Raises `KeyNotAvailableError`."""
+        known = self._known_salt(version)
+        yield self._derive(version, known)
+        stored = self._read_salt(version)
+        if stored is not None and stored != known:
+            _salts[self._place(version)] = stored
+            yield self._derive(version, stored)
 
     def is_right(self, version: int) -> bool | None:
         """Whether this is the key that the version began with; `None` if that cannot be told."""
         salt = self._known_salt(version)
-        return None if salt.check is None else salt.fits(self.kek_to_read(version))
-
-    def refresh(self, version: int) -> bool:
-        """Ask the database for a salt again, which may have been restored from a backup; whether it is another one."""
-        known = _salts.pop(self._place(version), None)
-        return known is not None and known != self._known_salt(version)
+        return None if salt.check is None else salt.fits(self._derive(version, salt))
 
     def _derive(self, version: int, salt: Salt) -> HiddenBytes:
         if not self.keys.passphrase(self.purpose, version):

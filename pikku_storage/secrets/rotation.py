@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,9 +71,11 @@ class Verified:
 class SealedTable(ABC):
     """One table, or one column of another app's table, with sealed values."""
 
-    def __init__(self, label: str, keyring: Keyring) -> None:
-        self.label = label
+    def __init__(self, db_table: str, keyring: Keyring, using: str, *, column: str = "") -> None:
+        self.db_table = db_table
         self.keyring = keyring
+        self.using = using
+        self.label = ".".join(filter(None, [db_table, column]))
 
     @abstractmethod
     def batches(self, *, whole: bool) -> Iterator[list[Row]]:
@@ -91,6 +93,10 @@ class SealedTable(ABC):
     @abstractmethod
     def count_outdated(self, version: int, *, upgrade: bool) -> int:
         """How many rows `outdated` gives."""
+
+    @abstractmethod
+    def has_other_versions(self, known: Collection[int]) -> bool:
+        """Whether something is sealed under a version that is none of these."""
 
     @abstractmethod
     def swap(self, changes: Sequence[tuple[Row, Sealed]], version: int) -> int:

@@ -86,13 +86,13 @@ def bind(keyring: Keyring, sealed: Sealed, version: int, kek: HiddenBytes) -> Se
 
 def _with_key(keyring: Keyring, sealed: Sealed, use: Callable[[HiddenBytes], T]) -> T:
     """What `use` makes of the key that a value is sealed under."""
-    version = sealed.key_version
-    try:
-        return use(keyring.kek_to_read(version))
-    except DecryptionError as error:
-        if not keyring.refresh(version):
-            raise SecretDecryptionError(sealed.subject, version, _reason(keyring, sealed)) from error
-    return _with_key(keyring, sealed, use)
+    failure = None
+    for kek in keyring.keks_to_read(sealed.key_version):
+        try:
+            return use(kek)
+        except DecryptionError as error:
+            failure = error
+    raise SecretDecryptionError(sealed.subject, sealed.key_version, _reason(keyring, sealed)) from failure
 
 
 def _reason(keyring: Keyring, sealed: Sealed) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.db import router, transaction
@@ -155,7 +155,7 @@ class StoreTable(SealedTable):
     """A store's rows, for the rotation."""
 
     def __init__(self, store: SealedStore) -> None:
-        super().__init__(store.model._meta.db_table, store._keyring)
+        super().__init__(store.model._meta.db_table, store._keyring, store._using)
         self._store = store
 
     def batches(self, *, whole: bool) -> Iterator[list[Row]]:
@@ -174,6 +174,10 @@ class StoreTable(SealedTable):
     def count_outdated(self, version: int, *, upgrade: bool) -> int:
         """See `SealedTable.count_outdated`."""
         return self._store._rows.outdated(version, unbound=upgrade).count()
+
+    def has_other_versions(self, known: Collection[int]) -> bool:
+        """See `SealedTable.has_other_versions`."""
+        return self._store._rows.exclude(key_version__in=known).exists()
 
     def swap(self, changes: Sequence[tuple[Row, Sealed]], version: int) -> int:
         """See `SealedTable.swap`. What was swapped is audited."""

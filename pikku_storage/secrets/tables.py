@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from django.apps import apps
@@ -41,9 +41,9 @@ class FieldTable(SealedTable):
     """One encrypted field, for the rotation. Its texts tell their versions, so all of them are looked at."""
 
     def __init__(self, field: EncryptedJSONField, using: str | None = None) -> None:
-        super().__init__(f"{field.model._meta.db_table}.{field.column}", KEYRING)
+        alias = using or router.db_for_write(field.model)
+        super().__init__(field.model._meta.db_table, KEYRING, alias, column=str(field.column))
         self._field = field
-        self._using = using or router.db_for_write(field.model)
 
     def batches(self, *, whole: bool) -> Iterator[list[Row]]:
         """See `SealedTable.batches`."""
@@ -60,13 +60,18 @@ class FieldTable(SealedTable):
     def count(self, *, version: int | None = None) -> int:
         """See `SealedTable.count`."""
         rows = self._rows()
-        if version is not None:
-            rows = rows.filter(**{f"{_STORED}__startswith": f"{bound.PREFIX}{version}."})
-        return rows.count()
+        return (rows if version is None else rows.filter(**_of_version(version))).count()
 
     def count_outdated(self, version: int, *, upgrade: bool) -> int:
         """See `SealedTable.count_outdated`."""
         return self.count() - self.count(version=version)
+
+    def has_other_versions(self, known: Collection[int]) -> bool:
+        """See `SealedTable.has_other_versions`."""
+        rows = self._rows()
+        for version in known:
+            rows = rows.exclude(**_of_version(version))
+        return rows.exists()
 
     def swap(self, changes: Sequence[tuple[Row, Sealed]], version: int) -> int:
         """See `SealedTable.swap`."""
@@ -75,12 +80,12 @@ class FieldTable(SealedTable):
             Swap(row.pk, row.stored, {name: bound.pack(Envelope(new.ciphertext, new.wrapped_dek), new.key_version)})
             for row, new in changes
         ]
-        return engine(self._using).swap(self._field.model, name, swaps, {})
+        return engine(self.using).swap(self._field.model, name, swaps, {})
 
     def _rows(self) -> QuerySet[Any, Any]:
         # As plain text: read as itself the field would be opened.
         stored = ExpressionWrapper(F(self._field.attname), output_field=TextField())
-        rows: QuerySet[Any, Any] = self._field.model._base_manager.using(self._using)
+        rows: QuerySet[Any, Any] = self._field.model._base_manager.using(self.using)
         rows = rows.filter(**{f"{self._field.name}__isnull": False})
         annotated: QuerySet[Any, Any] = rows.annotate(**{_STORED: stored})
         return annotated
@@ -92,3 +97,7 @@ class FieldTable(SealedTable):
         except SecretDecryptionError:
             sealed = None
         return Row(pk, subject, stored, sealed)
+
+
+def _of_version(version: int) -> dict[str, str]:
+    return {f"{_STORED}__startswith": f"{bound.PREFIX}{version}."}

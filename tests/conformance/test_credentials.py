@@ -187,7 +187,7 @@ def test_a_row_that_was_given_to_somebody_else_does_not_open(
 @pytest.mark.parametrize("inner", ['"hunter2', "{'hunter2'}", {"hunter2": 1}, 5])
 def test_what_is_no_json_inside_is_named_and_not_quoted(credentials: CredentialService, inner: Any) -> None:
     credentials.set("stripe", "k")
-    kek = Keyring(Purpose.CREDENTIALS).kek_to_read(1)
+    kek = next(Keyring(Purpose.CREDENTIALS).keks_to_read(1))
     Credential.objects.update(**envelope.encrypt(kek, inner)._asdict())
 
     with pytest.raises(InvalidCredentialError, match=r"^Credential 'stripe' contains invalid data$") as caught:
