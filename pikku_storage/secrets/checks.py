@@ -36,7 +36,7 @@ def check_provider(*, app_configs: Sequence[AppConfig] | None = None, **options:
 
 @checks.register(TAG)
 def check_keys(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
-    """`pikku.E101` no key, `pikku.E103` one passphrase for two versions, `pikku.E104` versions out of order,
+    """`pikku.E101` no key, `pikku.E103` one passphrase for two versions, `pikku.E104` a version that is there twice,
     `pikku.W101` a weak passphrase."""
     if check_provider():
         return []
@@ -59,7 +59,7 @@ def _of_purpose(provider: KeyProvider, purpose: Purpose) -> list[checks.CheckMes
     return [
         *_missing(current, passphrases[current]),
         *_repeated(passphrases),
-        *_out_of_order(current, previous),
+        *_ambiguous(current, previous),
         *_weak(passphrases),
     ]
 
@@ -85,17 +85,12 @@ def _repeated(passphrases: Mapping[int, str | None]) -> list[checks.CheckMessage
     ]
 
 
-def _out_of_order(current: int, previous: Sequence[int]) -> list[checks.CheckMessage]:
-    wrong = [version for version in previous if version >= current]
-    hint = "SECRET_KEK_VERSION is greater than each version in SECRET_PREVIOUS_KEKS: count it up with each passphrase."
-    return [
-        checks.Error(
-            f"Key version {version} is configured as a previous one, and {current} is current.",
-            hint=hint,
-            id="pikku.E104",
-        )
-        for version in wrong
-    ]
+def _ambiguous(current: int, previous: Sequence[int]) -> list[checks.CheckMessage]:
+    if current not in previous:
+        return []
+    hint = "Count SECRET_KEK_VERSION up with each new passphrase, and keep the old one under its own version."
+    text = f"Key version {current} is configured twice: as the current one, and among the previous ones."
+    return [checks.Error(text, hint=hint, id="pikku.E104")]
 
 
 def _weak(passphrases: Mapping[int, str | None]) -> list[checks.CheckMessage]:

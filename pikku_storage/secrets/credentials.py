@@ -22,17 +22,17 @@ class CredentialService(SealedStore):
     """Credentials, encrypted at rest: a user's own, or everybody's without a user. The two never stand in for each
     other. It checks no permissions."""
 
-    model = Credential
-    audit_model = CredentialAudit
-    purpose = Purpose.CREDENTIALS
-    identity = ("id", "name", "user_id")
+    _model = Credential
+    _audit_model = CredentialAudit
+    _purpose = Purpose.CREDENTIALS
+    _identity = ("id", "name", "user_id")
 
     def get(self, name: str, user_id: str | None = None) -> SecretValue | None:
         """The credential, to be revealed; `None` if there is none.
 
         Raises `SecretDecryptionError`, `KeyNotAvailableError`, and `InvalidCredentialError` for what is no JSON.
         """
-        rows = self._read(self._rows.filter(pk=_identity(name, user_id)["id"]))
+        rows = self._read(self._rows.filter(pk=_row_of(name, user_id)["id"]))
         if not rows:
             return None
         value = self._value(rows[0])
@@ -41,18 +41,18 @@ class CredentialService(SealedStore):
 
     def has(self, name: str, user_id: str | None = None) -> bool:
         """Whether there is one. It is not opened, and this is not audited."""
-        return self._rows.filter(pk=_identity(name, user_id)["id"]).exists()
+        return self._rows.filter(pk=_row_of(name, user_id)["id"]).exists()
 
     def set(self, name: str, value: Any, user_id: str | None = None) -> None:
         """Store a credential, in place of an earlier one. Raises `PayloadError` for what is no JSON or no name, and
         `KeyNotAvailableError`; then nothing is written."""
         # Not bare any more, where a debug page would show it.
         value = hide(value)
-        self._put(_identity(name, user_id), value)
+        self._put(_row_of(name, user_id), value)
 
     def delete(self, name: str, user_id: str | None = None) -> None:
         """Delete a credential, if it is there."""
-        self._delete(_identity(name, user_id))
+        self._delete(_row_of(name, user_id))
 
     def get_all(self, user_id: str) -> dict[str, SecretValue]:
         """All credentials of a user by name, and nobody else's: not those of everybody."""
@@ -94,7 +94,7 @@ class CredentialService(SealedStore):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def _place(self, identity: Mapping[str, Any]) -> Place:
-        return Place(self.model._meta.db_table, identity["name"], identity["user_id"])
+        return Place(self._model._meta.db_table, identity["name"], identity["user_id"])
 
     def _subject(self, identity: Mapping[str, Any]) -> str:
         owner = "" if identity["user_id"] is None else f' of user "{identity["user_id"]}"'
@@ -156,6 +156,6 @@ def _user(user_id: str | None) -> str | None:
     return to_text(user_id, root="$user_id") if user_id else None
 
 
-def _identity(name: str, user_id: str | None) -> dict[str, Any]:
+def _row_of(name: str, user_id: str | None) -> dict[str, Any]:
     checked, user = to_text(name, root="$name"), _user(user_id)
     return {"id": Credential.id_of(checked, user), "name": checked, "user_id": user}

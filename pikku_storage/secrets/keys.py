@@ -28,10 +28,10 @@ class KeyProvider(Protocol):
     """
 
     def current_version(self, purpose: Purpose) -> int:
-        """The version that is written under: a whole number from 1, greater than all previous ones."""
+        """The version that is written under: a whole number from 1."""
 
     def previous_versions(self, purpose: Purpose) -> Collection[int]:
-        """The other versions whose passphrases it has."""
+        """The other versions whose passphrases it has: earlier ones, and one that is soon to be current."""
 
     def passphrase(self, purpose: Purpose, version: int) -> str | None:
         """The passphrase of a version; `None` if it has none."""

@@ -21,10 +21,10 @@ from pikku_storage.secrets.values import SecretValue, hide
 class SecretService(SealedStore):
     """Named secrets, encrypted at rest. Any JSON can be one. It checks no permissions."""
 
-    model = Secret
-    audit_model = SecretAudit
-    purpose = Purpose.SECRETS
-    identity = ("key",)
+    _model = Secret
+    _audit_model = SecretAudit
+    _purpose = Purpose.SECRETS
+    _identity = ("key",)
 
     def get_secret(self, key: str, *, host: str | None = None) -> SecretValue:
         """The secret of that name, to be revealed. `host` is where it will be sent to, if anywhere.
@@ -74,7 +74,7 @@ class SecretService(SealedStore):
         return ScopedSecrets(self, keys)
 
     def _place(self, identity: Mapping[str, Any]) -> Place:
-        return Place(self.model._meta.db_table, identity["key"])
+        return Place(self._model._meta.db_table, identity["key"])
 
     def _subject(self, identity: Mapping[str, Any]) -> str:
         return f'secret "{identity["key"]}"'

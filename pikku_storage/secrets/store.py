@@ -32,10 +32,10 @@ class SealedStore(AsyncTwins):
     `SECRET_AUDIT` and `SECRET_AUDIT_READS`.
     """
 
-    model: ClassVar[type[SealedRow]]
-    audit_model: ClassVar[type[AuditRow]]
-    purpose: ClassVar[Purpose]
-    identity: ClassVar[tuple[str, ...]]
+    _model: ClassVar[type[SealedRow]]
+    _audit_model: ClassVar[type[AuditRow]]
+    _purpose: ClassVar[Purpose]
+    _identity: ClassVar[tuple[str, ...]]
     """The columns that say which row it is, the primary key first."""
 
     def __init__(
@@ -49,7 +49,7 @@ class SealedStore(AsyncTwins):
         self._given_using = using
         self._audit = audit
         self._audit_reads = audit_reads
-        self._keyring = Keyring(self.purpose, using, keys)
+        self._keyring = Keyring(self._purpose, using, keys)
 
     def rotate_kek(self) -> int:
         """Seal every row of an older key version under the current one; answers how many there were.
@@ -88,18 +88,18 @@ class SealedStore(AsyncTwins):
 
     @property
     def _using(self) -> str:
-        return self._given_using or router.db_for_write(self.model)
+        return self._given_using or router.db_for_write(self._model)
 
     @property
     def _rows(self) -> EnvelopeQuerySet:
-        return self.model.objects.using(self._using)
+        return self._model.objects.using(self._using)
 
     @property
     def _audits(self) -> AuditQuerySet:
-        return self.audit_model.objects.using(self._using)
+        return self._audit_model.objects.using(self._using)
 
     def _read(self, rows: EnvelopeQuerySet) -> list[dict[str, Any]]:
-        return list(rows.order_by().values(*self.identity, *SEALED_COLUMNS))
+        return list(rows.order_by().values(*self._identity, *SEALED_COLUMNS))
 
     def _open(self, row: Mapping[str, Any]) -> Any:
         return unseal(self._keyring, self._sealed(row))
@@ -125,7 +125,7 @@ class SealedStore(AsyncTwins):
 
     def _delete(self, identity: Mapping[str, Any]) -> None:
         def write() -> list[Mapping[str, Any]]:
-            self._rows.filter(pk=identity[self.identity[0]]).delete()
+            self._rows.filter(pk=identity[self._identity[0]]).delete()
             return [identity]
 
         self._together(Action.DELETE, write)
@@ -155,7 +155,7 @@ class StoreTable(SealedTable):
     """A store's rows, for the rotation."""
 
     def __init__(self, store: SealedStore) -> None:
-        super().__init__(store.model._meta.db_table, store._keyring, store._using)
+        super().__init__(store._model._meta.db_table, store._keyring, store._using)
         self._store = store
 
     def batches(self, *, whole: bool) -> Iterator[list[Row]]:
@@ -195,8 +195,8 @@ class StoreTable(SealedTable):
         store = self._store
         columns = SEALED_COLUMNS if whole else SEALED_COLUMNS[:-1]
         page = rows.order_by("pk")
-        while found := list(page.values(*store.identity, *columns)[:BATCH]):
-            key = store.identity[0]
+        while found := list(page.values(*store._identity, *columns)[:BATCH]):
+            key = store._identity[0]
             sealed = [(row[key], store._sealed(row)) for row in found]
             yield [Row(pk, each.subject, each.wrapped_dek, each) for pk, each in sealed]
             page = rows.order_by("pk").filter(pk__gt=found[-1][key])
@@ -205,9 +205,9 @@ class StoreTable(SealedTable):
         """The identities of the rows that have what they were given."""
         store = self._store
         given = {row.pk: sealed.wrapped_dek for row, sealed in changes}
-        columns = (*store.identity, "wrapped_dek")
+        columns = (*store._identity, "wrapped_dek")
         found = store._rows.filter(pk__in=list(given)).values(*columns)
-        return [row for row in found if row["wrapped_dek"] == given[row[store.identity[0]]]]
+        return [row for row in found if row["wrapped_dek"] == given[row[store._identity[0]]]]
 
 
 def _columns_of(sealed: Sealed) -> dict[str, str]:

@@ -92,7 +92,11 @@ class Command(BaseCommand):
         is_well = not any(report.left or report.failures for report in reports)
         left = sum(report.left for report in reports)
         self._end(
-            "dry-run" if dry_run else "rotate", reports, is_well=is_well, failed=f"{left:,} are left as they were."
+            "dry-run" if dry_run else "rotate",
+            reports,
+            is_well=is_well,
+            well="Nothing would be left." if dry_run else "Nothing is left.",
+            failed=f"{left:,} are left as they were.",
         )
         return is_well
 
@@ -112,7 +116,7 @@ class Command(BaseCommand):
             self._say(f"{table.label}: {report.read:,} read ({counts or 'none'}){unbound}", report)
             reports.append(report)
         failed = sum(len(report.failures) for report in reports)
-        self._end("verify", reports, is_well=not failed, failed=f"{failed:,} do not open.", well="Everything opens.")
+        self._end("verify", reports, is_well=not failed, well="Everything opens.", failed=f"{failed:,} do not open.")
         return not failed
 
     def _retire(self, version: int, tables: list[SealedTable]) -> bool:
@@ -138,9 +142,7 @@ class Command(BaseCommand):
             for failure in report.failures:
                 self.stderr.write(f"  {failure}")
 
-    def _end(
-        self, action: str, reports: list[Report], *, is_well: bool, failed: str, well: str = "Nothing is left."
-    ) -> None:
+    def _end(self, action: str, reports: list[Report], *, is_well: bool, well: str, failed: str) -> None:
         if self._is_json:
             tables = [asdict(report) for report in reports]
             self.stdout.write(json.dumps({"action": action, "ok": is_well, "tables": tables}))
