@@ -1,7 +1,7 @@
 """Settings for production: secrets must be given, and nothing travels unencrypted.
 
-Needs SECRET_KEY, PIKKU_SECRET_KEK, ALLOWED_HOSTS, DATABASE_URL and CELERY_BROKER_URL, and stops with the name of the one
-that is missing.
+Needs SECRET_KEY, PIKKU_SECRET_KEK, ALLOWED_HOSTS, DATABASE_URL and CELERY_BROKER_URL, and stops with the name of the
+one that is missing.
 """
 
 from example_project.databases import databases_from_env
