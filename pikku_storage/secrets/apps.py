@@ -15,4 +15,5 @@ class SecretsConfig(AppConfig):
 
     def ready(self) -> None:
         """Import what registers itself."""
-        from pikku_storage.secrets import checks  # noqa: F401
+        import pikku_storage.checks
+        import pikku_storage.secrets.checks  # noqa: F401
