@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from pikku_storage.crypto import envelope
 from pikku_storage.exceptions import (
@@ -24,7 +26,7 @@ from pikku_storage.secrets.sealing import CHANGED, MOVED, NOT_BOUND, WRONG_KEY
 from pikku_storage.secrets.service import SecretService
 from pikku_storage.secrets.values import SecretValue
 from tests.conformance.conftest import Counter
-from tests.conformance.support import connection, data_statements
+from tests.conformance.support import DATABASE, connection, data_statements, needs_transactions
 from tests.secret_keys import NEXT_PASSPHRASE, PASSPHRASE
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -215,6 +217,42 @@ def test_a_salt_that_was_restored_under_a_running_process_is_found(
     secrets.set_secret("OTHER", "w")
 
     assert secrets.get_secret("OTHER").reveal() == "w"
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """A transaction that is rolled back."""
+    with transaction.atomic(using=DATABASE):
+        yield
+        transaction.set_rollback(True, using=DATABASE)
+
+
+@needs_transactions
+def test_a_first_write_that_is_undone_leaves_nothing_behind(use_keys: UseKeys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in this process either: what is written next must not be sealed with a salt that is gone."""
+    salts = iter(["__First_salt________AA", "__Second_salt_______AA"])
+    monkeypatch.setattr(envelope, "generate_kek_salt", lambda: next(salts))
+    secrets = SecretService()
+    with undone():
+        secrets.set_secret("API_KEY", "undone")
+        assert secrets.get_secret("API_KEY").reveal() == "undone"
+    assert not SecretKekSalt.objects.exists()
+
+    secrets.set_secret("API_KEY", "v")
+    assert SecretKekSalt.objects.get().salt == "__Second_salt_______AA"
+    assert secrets.get_secret("API_KEY").reveal() == "v"
+    keyring._salts.clear()
+    assert secrets.get_secret("API_KEY").reveal() == "v"
+
+
+@needs_transactions
+def test_a_secret_takes_part_in_the_transaction_of_its_caller(secrets: SecretService) -> None:
+    secrets.set_secret("API_KEY", "before")
+    with undone():
+        secrets.set_secret("API_KEY", "undone")
+        secrets.set_secret("OTHER", "undone")
+    assert secrets.get_secrets(["API_KEY", "OTHER"]) == {"API_KEY": "before"}
+    assert audited() == [("write", "API_KEY")], "and so does its audit"
 
 
 # -- places ------------------------------------------------------------------------------------------------------------
