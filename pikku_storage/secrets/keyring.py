@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pikku_storage.secrets.querysets import SaltQuerySet
 
 _SALT_MODELS = {Purpose.SECRETS: "SecretKekSalt", Purpose.CREDENTIALS: "CredentialKekSalt"}
+_SEALED_MODELS = {Purpose.SECRETS: "Secret", Purpose.CREDENTIALS: "Credential"}
 _CHECK_INFO = b"django-pikku-storage: check value of a KEK"
 
 derive_kek = lru_cache(maxsize=64)(envelope.derive_kek)
@@ -133,9 +134,13 @@ class Keyring:
         place = self._place(version)
         salt = _salts.get(place) or self._read_salt(version)
         if salt is None:
-            raise KeyNotAvailableError(version, f"{self.model._meta.db_table} has no salt for it")
+            raise self._no_salt(version)
         _salts[place] = salt
         return salt
+
+    def _no_salt(self, version: int) -> KeyNotAvailableError:
+        table = self.model._meta.db_table
+        return KeyNotAvailableError(version, f"{table} has no salt for it. Restore that row from a backup")
 
     def _read_salt(self, version: int) -> Salt | None:
         rows = self.salts.filter(pk=version)
@@ -144,6 +149,13 @@ class Keyring:
         return None
 
     def _make_salt(self, version: int) -> Salt:
+        sealed = apps.get_model("pikku_secrets", _SEALED_MODELS[self.purpose])._default_manager.using(self.using)
+        if sealed.filter(key_version=version).exists():
+            # Unless somebody has made it since we looked, it is lost, and another one would only make things worse.
+            found = self._read_salt(version)
+            if found is None:
+                raise self._no_salt(version)
+            return found
         salt = Salt(envelope.generate_kek_salt(), None, is_retired=False)
         check = check_value(self._derive(version, salt))
         self.salts.add(version, salt.text, check, at=engine(self.using).now())

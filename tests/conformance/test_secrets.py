@@ -203,7 +203,9 @@ def test_a_version_without_its_salt_is_named(secrets: SecretService) -> None:
     keyring._salts.clear()
     with pytest.raises(KeyNotAvailableError, match="secret_kek_salts has no salt for it"):
         secrets.get_secret("API_KEY")
-    assert not SecretKekSalt.objects.exists(), "a read makes none"
+    with pytest.raises(KeyNotAvailableError, match="has no salt for it"):
+        secrets.set_secret("OTHER", "v")
+    assert not SecretKekSalt.objects.exists(), "another one would not open what is there"
 
 
 def test_a_salt_that_was_restored_under_a_running_process_is_found(
@@ -213,6 +215,7 @@ def test_a_salt_that_was_restored_under_a_running_process_is_found(
     secrets.set_secret("API_KEY", "v")
     assert secrets.get_secret("API_KEY").reveal() == "v"
     SecretKekSalt.objects.all().delete()
+    Secret.objects.all().delete()
     monkeypatch.setattr(envelope, "generate_kek_salt", lambda: "__Other_salt________AA")
     secrets.set_secret("OTHER", "w")
 
