@@ -6,14 +6,13 @@ from typing import Any, cast
 
 from pikku_storage.exceptions import SecretError, SecretNotFoundError
 
-_MISSING = object()
 _NOT_OF_A_TEXT = {"__getattribute__", "__getnewargs__", "__new__", "__repr__", "__sizeof__"}
 
 
 class LazySecret:
     """Behaves as the text it stands for, which it looks up each time it is used. Its `repr` shows its name only."""
 
-    def __init__(self, key: str, field: str | None, default: Any) -> None:
+    def __init__(self, key: str, field: str | None, default: str | None) -> None:
         self._key = key
         self._field = field
         self._default = default
@@ -34,9 +33,9 @@ class LazySecret:
         try:
             value = SecretService().get_secret(self._key).reveal()
         except SecretNotFoundError:
-            if self._default is _MISSING:
+            if self._default is None:
                 raise
-            return cast("str", self._default)
+            return self._default
         if self._field is not None:
             value = value.get(self._field) if isinstance(value, dict) else None
         if not isinstance(value, str):
@@ -69,4 +68,4 @@ def secret(key: str, *, field: str | None = None, default: str | None = None) ->
     `field` picks one text of a secret that is a JSON object. Without a `default`, `SecretNotFoundError` is raised where
     it is used. To a type checker, and to most code, it is a text.
     """
-    return cast("str", LazySecret(key, field, _MISSING if default is None else default))
+    return cast("str", LazySecret(key, field, default))

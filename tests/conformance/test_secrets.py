@@ -99,6 +99,7 @@ def test_the_second_value_counts(secrets: SecretService) -> None:
     assert after.wrapped_dek != before.wrapped_dek
 
 
+@pytest.mark.contract("MG-05", "MG-06")
 def test_many_are_read_at_once(secrets: SecretService, statements: Counter) -> None:
     for number in range(5):
         secrets.set_secret(f"S{number}", number)
@@ -163,7 +164,7 @@ def test_fifty_secrets_cost_one_derivation(use_keys: UseKeys, monkeypatch: pytes
     assert derivations() == 1
 
 
-@pytest.mark.contract("KS-07")
+@pytest.mark.contract("KS-07", "MG-03")
 @pytest.mark.parametrize("form", ["bound", "compatible"])
 def test_a_wrong_passphrase_is_loud_and_writes_nothing(use_keys: UseKeys, form: str) -> None:
     use_keys(SECRET_FORMAT=form)
@@ -181,12 +182,16 @@ def test_a_wrong_passphrase_is_loud_and_writes_nothing(use_keys: UseKeys, form: 
     assert SecretService().get_secret("API_KEY").reveal() == "v"
 
 
+@pytest.mark.contract("MG-04")
 def test_a_version_without_a_passphrase_is_named(use_keys: UseKeys) -> None:
     use_keys(2)
     SecretService().set_secret("API_KEY", "v")
     use_keys(1)
-    with pytest.raises(KeyNotAvailableError, match=r"^No KEK available for key_version 2: no passphrase is configured"):
+    expected = r"^No KEK available for key_version 2: no passphrase is configured"
+    with pytest.raises(KeyNotAvailableError, match=expected):
         SecretService().get_secret("API_KEY")
+    with pytest.raises(KeyNotAvailableError, match=expected):
+        SecretService().get_secrets(["API_KEY"])
 
 
 def test_without_a_key_nothing_is_stored(use_keys: UseKeys) -> None:
@@ -340,7 +345,7 @@ def test_writes_reads_and_deletes_are_audited_in_order(use_keys: UseKeys, tickin
     assert audited() == [(action, "API_KEY") for action in ("write", "read", "read", "delete")]
 
 
-@pytest.mark.contract("KS-02")
+@pytest.mark.contract("KS-02", "MG-02")
 def test_reads_are_audited_only_if_that_is_set(secrets: SecretService) -> None:
     secrets.set_secret("API_KEY", "v")
     secrets.get_secret("API_KEY")
