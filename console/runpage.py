@@ -22,6 +22,7 @@ from console.banners import Banner, banner_of, failed_step_of
 from console.drawing import Chart, LaneQuery, draw, scale_of
 from console.formatting import absolute, ago, duration
 from console.jsontree import render_tree, size_of
+from console.operations import OPERATIONS
 from console.owners import owner_names
 from console.records import RunRow, StepRow
 from console.states import FILTERABLE, State, state_of
@@ -90,6 +91,10 @@ class RunUrls:
     def step_payload(self, step_id: str, part: str) -> str:
         """A payload of a step, whole."""
         return self._reverse("step_payload", step_id, part)
+
+    def operation(self, name: str) -> str:
+        """The page that asks about an operation."""
+        return self._reverse("operation", name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,6 +377,18 @@ class RunPage:
         else:
             remark = gettext("older; now %(hash)s") % {"hash": definition.graph_hash[:_HASH_SHOWN]}
         return Fact(label, format_html("<code>{}</code> · {}", stored[:_HASH_SHOWN], remark), stored)
+
+    @property
+    def operations(self) -> list[dict[str, str]]:
+        """The buttons: label, address, and why it is disabled if it is."""
+        return [
+            {
+                "label": str(operation.label),
+                "url": self.urls.operation(operation.name),
+                "why_not": operation.why_not(self.run.status),
+            }
+            for operation in OPERATIONS.values()
+        ]
 
     # -- beside it ---------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ _UNITS = {
     **dict.fromkeys(("w", "week", "weeks"), 604_800 * _SECOND),
     **dict.fromkeys(("y", "year", "years"), 31_557_600 * _SECOND),
 }
+_SHOWN = ("d", "h", "min", "s", "ms")
 _TEXT = re.compile(r"([0-9]+)([a-z]+)")
 
 
@@ -43,3 +44,10 @@ def to_milliseconds(duration: Duration) -> int:
     if not 0 <= duration < float("inf"):
         raise ValueError(f"Invalid duration: {duration!r} is negative or not a number")
     return int(duration)
+
+
+def to_duration_text(milliseconds: int) -> str:
+    """The shortest text for that many milliseconds, in the largest unit up to days that needs no rest: `"2h"`,
+    `"90min"`."""
+    unit = next(unit for unit in _SHOWN if milliseconds % _UNITS[unit] == 0 and (milliseconds or unit == "ms"))
+    return f"{milliseconds // _UNITS[unit]}{unit}"

@@ -289,6 +289,10 @@ class WorkflowSuspendedException(BaseException):
         self.error = dict(error)
 
 
+class WorkflowCancelledException(BaseException):
+    """Leaves a workflow's body when the run is to be cancelled and what it did to be undone. Never shown to users."""
+
+
 class EngineInterrupted(BaseException):
     """Leaves a workflow's body when the database failed under one of its calls; `error` is what the database said."""
 

@@ -15,6 +15,8 @@ INVOCATION_NAMESPACE = uuid.UUID("70696b6b-7500-5770-9f6c-6f77000a0001")
 _INVOCATION_BYTES = INVOCATION_NAMESPACE.bytes
 _DERIVED_BYTES = uuid.uuid5(INVOCATION_NAMESPACE, "django-pikku-storage").bytes
 _TICK_NS = 245
+_TIME = len("00000000-0000-7000")
+"""How many characters of an id of version 7 are time and version."""
 # One step asks for the same derived ids when it starts, when it ends and when the next one begins.
 _RECENT = 256
 _lock = threading.Lock()
@@ -49,6 +51,12 @@ def new_id() -> str:
 def derived_id(*parts: str) -> str:
     """A UUID (version 5) made from `parts`; writing a row with a derived id twice is the same row."""
     return _uuid5(_DERIVED_BYTES, "\x1f".join(parts))
+
+
+def copied_id(original: str, *parts: str) -> str:
+    """A UUID for a copy of the row `original`, made from `parts` as in `derived_id`. It has the time of the original's,
+    so that copies sort as their originals do, and before what is new."""
+    return original[:_TIME] + derived_id(*parts)[_TIME:]
 
 
 # As the `uuid` module does it, without its objects: every step takes three of them.

@@ -19,8 +19,9 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from console import reads
-from console.admin.base import EmptyState, EngineRowAdmin
+from console.admin.base import EmptyState
 from console.admin.filters import StartedFilter, StatusFilter, WorkflowFilter
+from console.admin.operations import OperatedRunAdmin
 from console.formatting import absolute, ago, duration, short_id, shorten
 from console.jsontree import as_text
 from console.keyset import KeysetChangeList
@@ -58,7 +59,7 @@ class StatusTab:
 
 
 @admin.register(WorkflowRun)
-class RunAdmin(EngineRowAdmin):
+class RunAdmin(OperatedRunAdmin):
     """Every run of every workflow, the newest first."""
 
     cheap_columns = ("id", "workflow", "status", "owner_id", "created_at", "updated_at")
@@ -198,6 +199,7 @@ class RunAdmin(EngineRowAdmin):
         """What the page loads. A quoted id holds no slash."""
         wrap = self.admin_site.admin_view
         return [
+            *super().object_urls(name),
             path("<str:object_id>/live/", wrap(require_safe(self.live_view)), name=f"{name}_live"),
             path("<str:object_id>/events/", wrap(require_safe(self.events_view)), name=f"{name}_events"),
             path("<str:object_id>/payload/<str:part>/", wrap(require_safe(self.payload_view)), name=f"{name}_payload"),
@@ -213,7 +215,9 @@ class RunAdmin(EngineRowAdmin):
         """The whole page."""
         page = self._page(request, row_id)
         title = f"{page.run.workflow} · {short_id(page.run.id)}"
-        return self.render(request, "workflowrun/change_form.html", {"page": page, "title": title})
+        operations = page.operations if self.has_operate_permission(request) else []
+        context = {"page": page, "title": title, "operations": operations}
+        return self.render(request, "workflowrun/change_form.html", context)
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What changes on the page; 204 if the caller has seen it all, unless `grow` asks for bars up to now."""
@@ -222,7 +226,9 @@ class RunAdmin(EngineRowAdmin):
         changed = request.GET.get("seen") != reads.read_fingerprint(using, page.run)
         if not changed and "grow" not in request.GET:
             return HttpResponse(status=204)
-        return self.render(request, "workflowrun/live.html", {"page": page, "changed": changed})
+        operations = page.operations if self.has_operate_permission(request) else []
+        context = {"page": page, "changed": changed, "operations": operations}
+        return self.render(request, "workflowrun/live.html", context)
 
     def events_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """All events: in columns for the slider, or with `raw` as one reads them."""

@@ -65,10 +65,7 @@ class Engine(ABC):
         return 0
 
     def retrying(self, write: Callable[[], T]) -> T:
-        """Do a write of the ORM, as one transaction, and again if the server undid it to break a deadlock.
-
-        The methods below do that by themselves.
-        """
+        """Do a write, as one transaction, and again if the server undid it to break a deadlock."""
         return write()
 
     @abstractmethod
@@ -80,7 +77,8 @@ class Engine(ABC):
         mean that these matched nothing and nothing was written. On engines with transactions either all of it is
         written or none; elsewhere the operation that decides is atomic, and what a crash then cuts off is done later,
         by `recover`. No row may be touched by two of the operations. An `Insert` that decides is followed by inserts
-        only, of rows that nobody can find without it; an `Update` that decides and is followed names its primary key.
+        only, of rows that nobody can find without it; an `Update` that decides and is followed names its primary key. A
+        `Delete` stands alone.
 
         With `durable=False` a crash of the database server may undo the write, whole, within its first moments; an
         engine that gains nothing by that, and one inside a transaction, ignores it. It is for what does no harm when
@@ -111,8 +109,10 @@ class Engine(ABC):
         What the hot path reads: an engine may do it without the ORM, which takes longer to write a query than the
         database to answer it.
         """
-        rows = model._default_manager.using(self.using).filter(*[_condition(*each) for each in where.items()])
-        return list(rows.order_by(*order_by).values(*columns)[:limit])
+        return list(self._rows(model, where).order_by(*order_by).values(*columns)[:limit])
+
+    def _rows(self, model: type[models.Model], where: Conditions) -> models.QuerySet[Any, Any]:
+        return model._default_manager.using(self.using).filter(*[_condition(*each) for each in where.items()])
 
     @abstractmethod
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 
 from django.db import Error as DatabaseError
@@ -21,7 +21,23 @@ PROMPT, MOST_QUESTIONS = 0.005, 5
 """An answer is off by up to half the time it took, which may be long (a new connection, a busy machine). So a slow one
 is asked for again, and the quickest of five counts."""
 
-_travelled = timedelta()
+
+class Time:
+    """How time passes for the engine in this process: as the database tells, and waiting takes as long as it takes.
+
+    `passing` puts another one in its place.
+    """
+
+    def now(self, told: Callable[[], datetime]) -> datetime:
+        """Now, in UTC; `told` is what the database's clock says."""
+        return told()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait in the calling thread, as a run does that is carried out inline."""
+        time.sleep(seconds)
+
+
+_time = Time()
 
 
 class Clock:
@@ -34,11 +50,17 @@ class Clock:
 
     def now(self) -> datetime:
         """Now, in UTC, cut to milliseconds."""
+        return cut(_time.now(self._told))
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until this clock is that much further."""
+        _time.sleep(seconds)
+
+    def _told(self) -> datetime:
         asked_at, told = self._last
         if time.monotonic() - asked_at > ASK_AGAIN_AFTER:
             asked_at, told = self._last = self._ask_again()
-        moment = datetime.now(UTC) if told is None else told + timedelta(seconds=time.monotonic() - asked_at)
-        return cut(moment + _travelled)
+        return datetime.now(UTC) if told is None else told + timedelta(seconds=time.monotonic() - asked_at)
 
     def _ask_again(self) -> tuple[float, datetime | None]:
         best, told_best = float("inf"), self._last
@@ -60,11 +82,28 @@ class Clock:
 
 
 @contextmanager
-def travel(by: timedelta) -> Iterator[None]:
-    """For tests: every clock of this process is `by` ahead inside the block; blocks add up."""
-    global _travelled
-    _travelled += by
+def passing(other: Time) -> Iterator[None]:
+    """For tests: time passes as `other` says inside the block, for every clock and thread of this process."""
+    global _time
+    before, _time = _time, other
     try:
         yield
     finally:
-        _travelled -= by
+        _time = before
+
+
+class _Ahead(Time):
+    def __init__(self, other: Time, by: timedelta) -> None:
+        self._other = other
+        self._by = by
+
+    def now(self, told: Callable[[], datetime]) -> datetime:
+        return self._other.now(told) + self._by
+
+    def sleep(self, seconds: float) -> None:
+        self._other.sleep(seconds)
+
+
+def travel(by: timedelta) -> AbstractContextManager[None]:
+    """For tests: every clock of this process is `by` ahead inside the block; blocks add up."""
+    return passing(_Ahead(_time, by))

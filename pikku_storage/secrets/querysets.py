@@ -10,7 +10,7 @@ from django.db import IntegrityError
 from django.db.models import Q
 
 from pikku_storage.crypto.bound import PREFIX
-from pikku_storage.db.operations import Insert, InsertMany, Swap, Update
+from pikku_storage.db.operations import Delete, Insert, InsertMany, Swap, Update
 from pikku_storage.db.querysets import EngineQuerySet
 from pikku_storage.ids import new_id
 
@@ -40,6 +40,10 @@ class EnvelopeQuerySet(EngineQuerySet["SealedRow"]):
                 # Somebody else was first, so there is something to change; unless it is deleted again meanwhile.
                 if attempt == _TRIES - 1:
                     raise
+
+    def remove(self, pk: str) -> bool:
+        """Delete a row; `False` if there is none."""
+        return bool(self.engine.apply(Delete(self.model, {self.model._meta.pk.attname: pk}))[0])
 
     def swap(self, swaps: Sequence[Swap], key_version: int, *, at: datetime) -> int:
         """Give each row its new wrapping, if it still has the one that was read; answers how many had."""

@@ -125,7 +125,7 @@ class SealedStore(AsyncTwins):
 
     def _delete(self, identity: Mapping[str, Any]) -> None:
         def write() -> list[Mapping[str, Any]]:
-            self._rows.filter(pk=identity[self._identity[0]]).delete()
+            self._rows.remove(identity[self._identity[0]])
             return [identity]
 
         self._together(Action.DELETE, write)

@@ -6,9 +6,22 @@ import ast
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
 
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.durations import Duration, to_milliseconds
@@ -24,6 +37,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+Versioning: TypeAlias = Literal["auto-upgrade", "pinned"]
+"""What becomes of a run whose workflow's body is changed: it goes on with the new one, or waits for the old one."""
 
 NAME_LENGTH = 255
 _ANY_KEYWORD = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_KEYWORD}
@@ -124,10 +140,25 @@ class FunctionDefinition(_Definition[P, R]):
         self.timeout_ms = None if timeout is None else _timeout(self.source_place, timeout)
         self.queued = queued or queue is not None
         self.queue = queue
+        self._stand_in: Callable[..., Any] | None = None
+
+    @property
+    def implementation(self) -> Callable[..., Any]:
+        """What a step calls: the Python function, unless a test has put something in its place."""
+        return self.func if self._stand_in is None else self._stand_in
+
+    @contextmanager
+    def replaced_by(self, stand_in: Callable[..., Any]) -> Iterator[None]:
+        """For tests: whoever calls this function calls `stand_in` inside the block. Options and signature stay."""
+        before, self._stand_in = self._stand_in, stand_in
+        try:
+            yield
+        finally:
+            self._stand_in = before
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the Python function, outside of any run."""
-        result: R = self.func(*args, **kwargs)
+        result: R = self.implementation(*args, **kwargs)
         return result
 
 
@@ -137,8 +168,19 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
     kind = "workflow"
     skipped_parameters = 1
 
-    def __init__(self, body: Callable[Concatenate[Flow, P], Any], *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        body: Callable[Concatenate[Flow, P], Any],
+        *,
+        name: str | None = None,
+        versioning: Versioning = "auto-upgrade",
+    ) -> None:
         super().__init__(body, name)
+        if versioning not in get_args(Versioning):
+            raise WorkflowRegistrationError(
+                f"{self.source_place}: versioning is one of {', '.join(get_args(Versioning))}; not {versioning!r}"
+            )
+        self.versioning = versioning
         if inspect.iscoroutinefunction(body):
             raise WorkflowRegistrationError(
                 f"{self.source_place}: a workflow's body is a plain def; its step functions may be async def"
@@ -289,18 +331,24 @@ def workflow(body: Callable[Concatenate[Flow, P], Any], /) -> WorkflowDefinition
 
 
 @overload
-def workflow(*, name: str | None = None) -> Callable[[Callable[Concatenate[Flow, P], Any]], WorkflowDefinition[P]]: ...
+def workflow(
+    *, name: str | None = None, versioning: Versioning = "auto-upgrade"
+) -> Callable[[Callable[Concatenate[Flow, P], Any]], WorkflowDefinition[P]]: ...
 
 
-def workflow(body: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+def workflow(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a `def` whose first parameter is the flow a workflow; the other parameters are its input.
+
+    * `name`: what rows and messages call it; the Python name by default.
+    * `versioning`: `"auto-upgrade"`, the default, lets runs go on with today's body; with `"pinned"` a run whose body
+      was changed waits, suspended, for a worker that has the one it was started with.
 
     The body runs from the top each time the run is taken up, with recorded steps answering at once; so whatever it does
     besides calling steps must not depend on time, chance or the outside. Raises `WorkflowRegistrationError`.
     """
 
     def register(decorated: Callable[..., Any]) -> WorkflowDefinition[Any]:
-        definition: WorkflowDefinition[Any] = WorkflowDefinition(decorated, name=name)
+        definition: WorkflowDefinition[Any] = WorkflowDefinition(decorated, **options)
         registry.add_workflow(definition)
         return definition
 

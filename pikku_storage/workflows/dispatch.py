@@ -108,6 +108,27 @@ def _made(path: str) -> Dispatcher:
     return made
 
 
+_instead: Dispatcher | None = None
+
+
+@contextmanager
+def dispatching_through(other: Dispatcher) -> Iterator[None]:
+    """For tests: every message of this process goes to `other` inside the block, whatever the settings say."""
+    global _instead
+    before, _instead = _instead, other
+    try:
+        yield
+    finally:
+        _instead = before
+
+
+def is_inline() -> bool:
+    """Whether there are no messages, and everything runs in the process that asks for it."""
+    return _instead is None and settings.DISPATCHER is None
+
+
 def dispatcher() -> Dispatcher:
-    """The configured dispatcher."""
+    """What sends messages: the configured dispatcher, or the one that a test has put in its place."""
+    if _instead is not None:
+        return _instead
     return InlineDispatcher() if settings.DISPATCHER is None else _made(settings.DISPATCHER)

@@ -38,6 +38,7 @@ class Flow:
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
         self._state_set: dict[str, Json] = {}
+        self._patches: dict[str, bool] = {}
 
     @property
     def run_id(self) -> str:
@@ -145,6 +146,17 @@ class Flow:
         except ValueError as error:
             raise WorkflowInputError(f"The sleep {name!r}: {error}") from None
         self._replay.sleep(self._replay.next_name(name), milliseconds)
+
+    def patched(self, name: str) -> bool:
+        """Whether this run takes the new way of a body that was changed while runs are under way.
+
+        `True` for runs that come to this line for the first time, and for ever after; `False` for those that have steps
+        recorded beyond it, which were made by the old code. Use one name per change. Raises
+        `WorkflowStepNameNotString`.
+        """
+        if name not in self._patches:
+            self._patches[name] = self._replay.patched(name)
+        return self._patches[name]
 
     def set_state(self, key: str, value: Any) -> None:
         """Set one key of the run's state, for others to see. Written before the next step begins."""

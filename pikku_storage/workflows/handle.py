@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.exceptions import (
@@ -20,7 +20,7 @@ from pikku_storage.workflows.statuses import END_STATUSES, RunStatus
 from pikku_storage.workflows.timeline import TimelineEvent
 
 if TYPE_CHECKING:
-    from pikku_storage.workflows.service import WorkflowService
+    from pikku_storage.workflows.operations import WorkflowOperations
 
 FIRST_POLL = 0.010
 POLL_FACTOR = 1.6
@@ -34,7 +34,7 @@ class WorkflowRunHandle(AsyncTwins):
     The twin of `wait` is `await_`.
     """
 
-    def __init__(self, service: WorkflowService, run_id: str, *, created: bool = True) -> None:
+    def __init__(self, service: WorkflowOperations, run_id: str, *, created: bool = True) -> None:
         self._service = service
         self.id = run_id
         self.created = created
@@ -113,17 +113,23 @@ class WorkflowRunHandle(AsyncTwins):
         """What happened so far, in order."""
         return self._service.get_run_timeline(self.id) or []
 
-    def cancel(self, reason: str | None = None) -> bool:
-        """Stop before the next step; `False` if the run had ended already."""
-        return self._service.cancel_workflow(self.id, reason)
+    def cancel(self, reason: str | None = None, *, by: Any = None, compensate: bool = False) -> bool:
+        """Stop before the next step; `False` if the run had ended already. See `WorkflowService.cancel_workflow`."""
+        return self._service.cancel_workflow(self.id, reason, by=by, compensate=compensate)
 
-    def resume(self) -> bool:
+    def resume(self, *, reason: str | None = None, by: Any = None) -> bool:
         """Look at a waiting or suspended run again, now; `False` if it has ended."""
-        return self._service.resume_workflow(self.id)
+        return self._service.resume_workflow(self.id, reason=reason, by=by)
 
-    def retry(self) -> WorkflowRunHandle:
+    def retry(self, *, reason: str | None = None, by: Any = None) -> WorkflowRunHandle:
         """Try again what failed: see `WorkflowService.retry_run`."""
-        return self._service.retry_run(self.id)
+        return self._service.retry_run(self.id, reason=reason, by=by)
+
+    def fork(
+        self, from_step: str, data: Mapping[str, Any] | None = None, *, reason: str | None = None, by: Any = None
+    ) -> WorkflowRunHandle:
+        """Go on from a step in a new run: see `WorkflowService.fork_run`."""
+        return self._service.fork_run(self.id, from_step, data, reason=reason, by=by)
 
 
 def output_of(run: Run) -> Json:

@@ -48,6 +48,11 @@ class WorkflowRun(models.Model):
     # Ours: who owns the run (also `wire.pikkuUserId`), and what makes starting it twice the same run.
     owner_id = text_id(verbose_name=_("owner"), null=True)
     idempotency_key = text_id(verbose_name=_("idempotency key"), null=True)
+    # Ours: the run this one was made from (retried, run again, forked); and a cancellation that is still to undo what
+    # was done, with the error it will end with.
+    origin_run_id = text_id(verbose_name=_("made from"), null=True)
+    cancel_requested_at = MillisecondDateTimeField(_("cancellation asked for"), null=True)
+    cancel_request = PayloadField(_("cancellation"), null=True)
     # Ours, engine.md §1-2: when somebody must look again, who is inside, until when, and what changed last.
     due_at = MillisecondDateTimeField(_("due"), null=True)
     redrives = models.IntegerField(_("times driven again"), null=True)
@@ -70,6 +75,7 @@ class WorkflowRun(models.Model):
             models.Index(fields=("created_at", "id"), name="idx_workflow_runs_created"),
             models.Index(fields=("idempotency_key",), name="idx_workflow_runs_key"),
             SparseIndex(fields=("due_at",), present="due_at", name="idx_workflow_runs_due"),
+            SparseIndex(fields=("origin_run_id",), present="origin_run_id", name="idx_workflow_runs_origin"),
         )
 
     def __str__(self) -> str:

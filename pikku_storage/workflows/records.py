@@ -31,6 +31,8 @@ class Run:
     wire: dict[str, Json]
     owner_id: str | None
     idempotency_key: str | None
+    origin_run_id: str | None
+    cancel_request: dict[str, Json] | None
     due_at: datetime | None
     wake_token: str | None
     redrives: int | None
@@ -193,6 +195,17 @@ class RunReport:
     output: Json
     error: dict[str, Json] | None
     steps: tuple[StepSummary, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What pruning came to: runs that it deleted, and runs old enough that it left for another time."""
+
+    deleted: int = 0
+    kept: int = 0
+
+    def __add__(self, other: Pruned) -> Pruned:
+        return Pruned(deleted=self.deleted + other.deleted, kept=self.kept + other.kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

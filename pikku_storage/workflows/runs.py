@@ -9,9 +9,10 @@ from django.db import router
 from django.db.models import Q
 
 from pikku_storage.async_twins import AsyncTwins
-from pikku_storage.db import engine
 from pikku_storage.workflows import reads
-from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
+from pikku_storage.workflows.engine import retention
+from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.records import HistoryEntry, Run, StepDetail, Version
 from pikku_storage.workflows.timeline import TimelineEvent, build_run_timeline
 
@@ -74,13 +75,6 @@ class WorkflowRunService(AsyncTwins):
         return reads.version(self.using, name, graph_hash)
 
     def delete_run(self, run_id: str) -> bool:
-        """Delete a run with its steps and attempts; whether there was one. Children go first, so that a crash leaves no
-        orphan."""
-        again = engine(self.using).retrying
-        step_ids = list(WorkflowStep.objects.using(self.using).filter(run_id=run_id).values_list("id", flat=True))
-        for start in range(0, len(step_ids), 500):
-            batch = step_ids[start : start + 500]
-            again(WorkflowStepHistory._default_manager.using(self.using).filter(step_id__in=batch).delete)
-            again(WorkflowStep.objects.using(self.using).filter(pk__in=batch).delete)
-        deleted, _ = again(WorkflowRun.objects.using(self.using).filter(pk=run_id).delete)
-        return bool(deleted)
+        """Delete a run with its steps and attempts; whether there was one. A live one is cancelled first. After a crash
+        in the middle it is deleted by asking again."""
+        return retention.delete_run(Runtime(self.using), run_id)

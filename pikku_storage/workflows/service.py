@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 
-from pikku_storage.exceptions import (
-    WorkflowError,
-    WorkflowInputError,
-    WorkflowRunNotFoundError,
-)
+from pikku_storage.durations import Duration, to_milliseconds
+from pikku_storage.exceptions import WorkflowRunNotFoundError
 from pikku_storage.ids import derived_id, new_id, new_token
 from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.engine.copies import own_wire
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import execute_step
 from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
-from pikku_storage.workflows.engine.retries import copy_for_retry
-from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
+from pikku_storage.workflows.engine.retention import MOST_RUNS, Ended, prune
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
-from pikku_storage.workflows.records import Run
+from pikku_storage.workflows.operations import WorkflowOperations, note_of
+from pikku_storage.workflows.people import user_id_of
+from pikku_storage.workflows.querysets import TERMINAL
+from pikku_storage.workflows.records import Pruned, Run
 from pikku_storage.workflows.registry import registry
-from pikku_storage.workflows.statuses import RunStatus, StepStatus
-from pikku_storage.workflows.storage import WorkflowStorage
+from pikku_storage.workflows.statuses import RunStatus
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +38,9 @@ _MOST_BATCHES = 1_000
 _stored_versions: set[tuple[str, str, str]] = set()
 
 
-class WorkflowService(WorkflowStorage):
-    """Starts and drives workflows; the row operations come from `WorkflowStorage`."""
+class WorkflowService(WorkflowOperations):
+    """Starts and drives workflows. What operators do comes from `WorkflowOperations`, the row operations from
+    `WorkflowStorage`."""
 
     # -- starting and driving ------------------------------------------------------------------------------------------
 
@@ -124,55 +124,29 @@ class WorkflowService(WorkflowStorage):
         """A handle on a stored run; it is read when the handle is asked."""
         return WorkflowRunHandle(self, run_id, created=False)
 
-    def resume_workflow(self, run_id: str) -> bool:
-        """Look at a run again, now; `False` for one that is terminal or unknown. Steps whose messages may be lost are
-        sent again."""
-        if not self._runtime.runs.wake(run_id, at=self._runtime.now()):
-            return False
-        waiting = [StepStatus.PENDING, StepStatus.SCHEDULED]
-        steps = self._runtime.steps.filter(run_id=run_id, status__in=waiting, queue__isnull=False)
-        messages = [
-            self._runtime.message(run_id, step_name, queue=queue)
-            for step_name, queue in steps.values_list("step_name", "queue")
-        ]
-        self._runtime.hint(*messages, self._runtime.message(run_id))
-        return True
+    def rerun_run(
+        self, run_id: str, data: Mapping[str, Any] | None = None, *, reason: str | None = None, by: Any = None
+    ) -> WorkflowRunHandle:
+        """Start the run's workflow once more, from the beginning: a new run with the same owner and input, or with
+        `data`. Its `wire.rerunOf` names the old one.
 
-    def cancel_workflow(self, run_id: str, reason: str | None = None) -> bool:
-        """Cancel a live run: the step that runs may end, none begins after it. `False` if it had ended already."""
-        error = coded_error(WORKFLOW_CANCELLED, reason or "Workflow was cancelled")
-        if not self._set_status(run_id, RunStatus.CANCELLED, None, error):
-            return False
-        self._runtime.steps.settle_idle(run_id)
-        return True
-
-    def retry_run(self, run_id: str) -> WorkflowRunHandle:
-        """Try again what failed.
-
-        Of a live run, every step that waits for its retry gets it now, and the handle is the same run's. A failed or
-        cancelled run never changes again, so a new run takes over the results of the steps that succeeded and goes on
-        from there; its `wire.retryOf` names the old one. Raises `WorkflowRunNotFoundError`, and `WorkflowError` for a
-        completed run.
+        Raises `WorkflowRunNotFoundError`, and what `start_workflow` does.
         """
-        run = self._runtime.read_run(run_id)
-        if run is None:
-            raise WorkflowRunNotFoundError(run_id)
-        if run.status == RunStatus.COMPLETED:
-            raise WorkflowError(f"Run {run_id} is completed; there is nothing to try again")
-        if run.is_terminal:
-            # One retry of one run, however often it is asked for.
-            new = derived_id("retry", run_id)
-            created = copy_for_retry(self._runtime, run, run_id=new)
-            if created:
-                self._runtime.hint(self._runtime.message(new))
-            return WorkflowRunHandle(self, new, created=created)
-        at = self._runtime.now()
-        waiting = self._runtime.steps.filter(run_id=run_id, status=StepStatus.FAILED, due_at__isnull=False)
-        for step_id, step_name, queue in list(waiting.values_list("id", "step_name", "queue")):
-            if self._runtime.steps.hurry(step_id, at=at) and queue is not None:
-                self._runtime.hint(self._runtime.message(run_id, step_name, queue=queue))
-        self.resume_workflow(run_id)
-        return WorkflowRunHandle(self, run_id, created=False)
+        run = self._existing(run_id)
+        values = self._new_run(
+            run.workflow,
+            run.input if data is None else data,
+            run.owner_id,
+            None,
+            run.wire["type"],
+            {**own_wire(run), "rerunOf": run.id, **note_of(reason, by)},
+            inline=False,
+        )
+        at = values["created_at"]
+        due_at = self._runtime.patience_end(at)
+        self._runtime.runs.create_run({**values, "origin_run_id": run.id, "due_at": due_at, "redrives": 0})
+        self._runtime.hint(self._runtime.message(values["id"]))
+        return self._handle(values, True)
 
     def relay(self, *, limit: int = BATCH) -> list[str]:
         """One round of the relay: due sleeps, retries, undispatched steps, expired leases, stalled runs, in batches of
@@ -197,6 +171,43 @@ class WorkflowService(WorkflowStorage):
         """The relay's half that looks at runs; one batch."""
         return relay_runs(self._runtime, limit=limit).driven
 
+    # -- retention -----------------------------------------------------------------------------------------------------
+
+    def prune_runs(
+        self,
+        older_than: Duration,
+        *,
+        statuses: Collection[str],
+        workflow_name: str | None = None,
+        batch: int = 500,
+        dry_run: bool = False,
+        progress: Callable[[Pruned], None] | None = None,
+    ) -> Pruned:
+        """Delete the runs that ended in one of these statuses longer ago than `older_than`, with all that belongs to
+        them, in batches of so many.
+
+        A run that something still needs is kept, for another time. What is cut off at any moment is finished by the
+        next call, and several may work at once. With `dry_run` nothing is deleted, only counted. `progress` is told
+        after each batch what there was so far. Raises `ValueError` for what makes no sense.
+        """
+        if isinstance(statuses, str) or not statuses or not set(statuses) <= set(TERMINAL):
+            raise ValueError(f"statuses are some of {', '.join(TERMINAL)}, not {statuses!r}")
+        if not 0 < batch <= MOST_RUNS:
+            raise ValueError(f"A batch is 1 to {MOST_RUNS} runs, not {batch}")
+        at = self._runtime.now()
+        try:
+            by = at - timedelta(milliseconds=to_milliseconds(older_than))
+        except OverflowError:
+            raise ValueError(f"Nothing is as old as {older_than!r}") from None
+        total = Pruned()
+        for status in sorted(statuses):
+            ended = Ended(status=status, by=by, seen_at=at, workflow=workflow_name)
+            for pruned in prune(self._runtime, ended, batch=batch, dry_run=dry_run):
+                total += pruned
+                if progress is not None:
+                    progress(total)
+        return total
+
     # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _new_run(
@@ -213,7 +224,7 @@ class WorkflowService(WorkflowStorage):
         definition = registry.workflow(name)
         plain = to_json_object({} if data is None else data, root="$input")
         definition.check(plain)
-        owner_id = _owner_id(owner)
+        owner_id = user_id_of(owner)
         plain_wire = {
             "type": to_text(trigger, root="$trigger"),
             **({} if wire is None else to_json_object(wire, root="$wire")),
@@ -259,15 +270,3 @@ class WorkflowService(WorkflowStorage):
 def _keyed_id(name: str, idempotency_key: str) -> str:
     """The run's id is made from the key, so its primary key is what makes the key unique, on every database."""
     return derived_id("idempotency", name, to_text(idempotency_key, root="$idempotency_key"))
-
-
-def _owner_id(owner: Any) -> str | None:
-    if owner is None or owner == "":
-        return None
-    if isinstance(owner, str | int | UUID) and not isinstance(owner, bool):
-        return to_text(str(owner), root="$owner")
-    if not hasattr(owner, "pk"):
-        raise WorkflowInputError(f"The owner is a user, or an id as text, number or UUID; not {type(owner).__name__}")
-    if owner.pk is None:
-        raise WorkflowInputError("The owner has no primary key: save the user first; for an anonymous one pass None")
-    return to_text(str(owner.pk), root="$owner")

@@ -54,6 +54,8 @@ def address(name: str, rows: dict[str, str], *, missing: bool = False) -> str:
             kwargs[key] = "no-such-id" if missing else rows[model]
         elif key == "step_id":
             kwargs[key] = rows["workflowstep"]
+        elif key == "operation":
+            kwargs[key] = "retry"
         else:
             kwargs[key] = PARTS[name.split("_", 3)[3]]
     return reverse(f"admin:{name}", kwargs=kwargs)
@@ -65,6 +67,7 @@ def test_there_is_nothing_to_add_change_or_delete() -> None:
         "workflowrun_changelist",
         "workflowrun_events",
         "workflowrun_live",
+        "workflowrun_operation",
         "workflowrun_payload",
         "workflowrun_step",
         "workflowrun_step_payload",
@@ -88,8 +91,8 @@ def test_who_gets_what(name: str, rows: dict[str, str], clerk: User, operator: U
         assert response.status_code == 302
         assert response.headers["Location"].startswith("/admin/login/")
     assert client_of(clerk).get(url).status_code == (403 if is_list else 404)
-    for user in (operator, superuser):
-        assert client_of(user).get(url).status_code == 200
+    assert client_of(operator).get(url).status_code == (403 if name.endswith("_operation") else 200)
+    assert client_of(superuser).get(url).status_code == 200
 
 
 @pytest.mark.parametrize("name", [name for name in names() if not name.endswith("_changelist")])
@@ -110,9 +113,12 @@ def test_the_permission_for_steps_is_none_for_runs(name: str, rows: dict[str, st
 
 
 @pytest.mark.parametrize("name", names())
-def test_nothing_can_be_posted(name: str, rows: dict[str, str], superuser: User) -> None:
+def test_rows_cannot_be_posted(name: str, rows: dict[str, str], operator: User, superuser: User) -> None:
     before = (WorkflowRun.objects.count(), WorkflowStep.objects.count(), WorkflowVersion.objects.count())
-    client_of(superuser).post(address(name, rows), {"status": "completed", "_save": "1"})
+    data = {"status": "completed", "_save": "1"}
+    # An operation's page takes a reason; who may only look cannot give one.
+    caller = operator if name.endswith("_operation") else superuser
+    client_of(caller).post(address(name, rows), data)
     assert before == (WorkflowRun.objects.count(), WorkflowStep.objects.count(), WorkflowVersion.objects.count())
     assert WorkflowRun.objects.get().status == "failed"
 

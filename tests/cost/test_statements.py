@@ -1,6 +1,7 @@
 """What a durable step costs, counted: statements and transactions, on every database."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from django.test.utils import CaptureQueriesContext
@@ -10,9 +11,9 @@ from pikku_storage.workflows import function, workflow
 from pikku_storage.workflows.dispatch import Message
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.service import WorkflowService
-from tests.conformance.support import connection
+from tests.conformance.support import connection, mirrored
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = mirrored
 
 IS_POSTGRESQL = connection.vendor == "postgresql"
 
@@ -26,6 +27,8 @@ STEP_STATEMENTS = by_vendor(4, postgresql=2, mongodb=6)
 """On MongoDB the four writes, the guard's read, and a last write that nobody waits for."""
 STEP_TRANSACTIONS = by_vendor(2, postgresql=0, mongodb=0)
 """Explicit ones; on PostgreSQL each of the two statements is its own."""
+
+CONTROL = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
 
 sent: list[Message] = []
 
@@ -84,8 +87,7 @@ class Cost(CaptureQueriesContext):
 
     @property
     def statements(self) -> int:
-        control = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
-        return sum(not text.startswith(control) for text in self.texts)
+        return sum(not text.startswith(CONTROL) for text in self.texts)
 
 
 def cost_of_inline(steps: int) -> Cost:
@@ -202,3 +204,15 @@ def test_a_relay_with_nothing_to_do_reads_twice() -> None:
     with Cost() as cost:
         assert WorkflowService().relay() == []
     assert cost.statements == by_vendor(2, postgresql=2, mongodb=4), cost.texts
+
+
+def test_a_mirror_costs_its_own_statements_and_reads_where_a_run_ends(mirror: Any) -> None:
+    """On the mirror, which is SQLite here, what a step costs there; where it ends, three reads on either side."""
+    sequence.run({"steps": 1})
+    with Cost() as empty, CaptureQueriesContext(mirror) as mirrored_empty:
+        sequence.run({"steps": 0})
+    with Cost() as cost, CaptureQueriesContext(mirror) as mirrored_cost:
+        sequence.run({"steps": 10})
+    assert (empty.statements, cost.statements - empty.statements) == (2 + 2, 10 * STEP_STATEMENTS + 1), cost.texts
+    said = [len([q for q in seen if not q["sql"].startswith(CONTROL)]) for seen in (mirrored_empty, mirrored_cost)]
+    assert said == [2 + 2, 2 + 3 + 10 * 4]

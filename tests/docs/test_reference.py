@@ -14,13 +14,14 @@ from django.apps import apps
 from django.core.management import BaseCommand, load_command_class
 from django.test import override_settings
 
-from pikku_storage import exceptions
+from pikku_storage import exceptions, testing
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
 from pikku_storage.secrets import secret
 from pikku_storage.secrets.credentials import CredentialService, ScopedCredentials
 from pikku_storage.secrets.keys import SettingsKeys
 from pikku_storage.secrets.service import ScopedSecrets, SecretService
+from pikku_storage.testing import plugin
 from pikku_storage.workflows import StepContext, errors, invariants, records, tasks, timeline
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
 from pikku_storage.workflows.flow import Flow
@@ -231,10 +232,15 @@ def test_start_and_run_are_documented() -> None:
 def test_the_options_of_the_decorators_are_documented() -> None:
     options = signature_text("@function", FunctionDefinition.__init__, skip=2)
     assert f"`{options}`" in section_of(DEFINITION, "`@function`")
-    assert f"`{signature_text('@workflow', workflow)}`" in section_of(DEFINITION, "`@workflow`")
-    assert inspect.signature(function).parameters.keys() == {"func", "options"}
-    rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`@function`")]
-    assert rows == [name for name in inspect.signature(FunctionDefinition).parameters if name != "func"]
+    options = signature_text("@workflow", WorkflowDefinition.__init__, skip=2)
+    assert f"`{options}`" in section_of(DEFINITION, "`@workflow`")
+    for decorator, definition, first in (
+        (function, FunctionDefinition, "func"),
+        (workflow, WorkflowDefinition, "body"),
+    ):
+        assert inspect.signature(decorator).parameters.keys() == {first, "options"}
+        rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, f"`@{decorator.__name__}`")]
+        assert rows == [name for name in inspect.signature(definition).parameters if name != first]
 
 
 def test_what_a_step_knows_of_itself_is_documented() -> None:
@@ -292,11 +298,12 @@ def test_every_command_is_documented_with_its_options() -> None:
         bare = {action.dest for action in BaseCommand().create_parser("manage.py", name)._actions}
         parser = command.create_parser("manage.py", name)
         expected = [
-            action.option_strings[0] if action.option_strings else f"{action.metavar} …"
+            action.option_strings[0] if action.option_strings else f"{action.metavar}{' …' if action.nargs else ''}"
             for action in parser._actions
             if action.dest not in bare
         ]
-        assert sorted(codes_in(row[0])[0] for row in table_rows(page, f"`{name}`")) == sorted(expected)
+        documented = [code for row in table_rows(page, f"`{name}`") for code in codes_in(row[0])]
+        assert sorted(documented) == sorted(expected)
 
 
 def test_every_rule_of_check_storage_is_documented() -> None:
@@ -305,6 +312,38 @@ def test_every_rule_of_check_storage_is_documented() -> None:
     rules = re.findall(r'(?:violation\(|yield )"([a-z-]+)",', source)
     assert len(rules) > 10
     assert documented == rules
+
+
+# -- testing -----------------------------------------------------------------------------------------------------------
+
+TESTING = REFERENCE / "testing.md"
+
+
+def test_every_fixture_and_option_of_the_plugin_is_documented() -> None:
+    kind = type(plugin.clock)
+    fixtures = {name for name, value in vars(plugin).items() if isinstance(value, kind) and not name.startswith("_")}
+    assert {codes_in(row[0])[0] for row in table_rows(TESTING, "The pytest plugin")} == fixtures == plugin.FIXTURES
+    assert f"| `{testing.UPDATE_OPTION}` |" in prose_of(TESTING)
+
+
+def test_every_public_name_for_tests_is_documented() -> None:
+    text = prose_of(TESTING)
+    functions = [name for name in testing.__all__ if inspect.isfunction(getattr(testing, name))]
+    assert sorted(
+        documented_signatures(section_of(TESTING, "Context managers") + section_of(TESTING, "Histories"))
+    ) == [signature_text(name, getattr(testing, name), skip=0) for name in functions]
+    for name in set(testing.__all__) - set(functions):
+        assert f"`{name}`" in text
+
+
+def test_what_a_clock_a_fake_and_a_driver_have_is_documented() -> None:
+    clock = documented_signatures(section_of(TESTING, "`FrozenClock`"))
+    # `now` and `sleep` are what the engine calls.
+    assert clock == ["now()", *[text for text in signatures(testing.FrozenClock) if text.startswith("advance")]]
+    fake = signature_text("fake_function", testing.FakeFunctions.__call__)
+    assert f"`{fake}`" in section_of(TESTING, "`FakeFunctions`")
+    waiting = re.findall(r"^\| `(\w+)` \|", section_of(TESTING, "`RunUntilIdle`"), re.MULTILINE)
+    assert waiting == [field.name for field in fields(testing.Waiting)]
 
 
 # -- what is tested ----------------------------------------------------------------------------------------------------

@@ -1,9 +1,15 @@
 """The order workflow, run in this process."""
 
+from pathlib import Path
+
 import pytest
 
 from example_project.orders import books, gateways
+from example_project.orders.demo.progress import order_input
 from example_project.orders.models import Invoice, Notification, Order, Parcel, Payment, Product, Refund
+from example_project.orders.workflows import fulfil_order
+from pikku_storage.testing import FakeFunctions, FrozenClock, RunUntilIdle
+from pikku_storage.testing.plugin import AssertHistory
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from tests.example.conftest import Fulfil, PlaceOrder
 
@@ -12,10 +18,8 @@ FLAKY = next(f"A{n}" for n in range(1000) if gateways.failing_attempts("northmai
 CLOSED = next(f"A{n}" for n in range(1000) if gateways.failing_attempts("northmail", f"A{n}") > 100)
 
 
-@pytest.fixture(autouse=True)
-def _no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inline runs wait for their retry delays; here the delays are no part of what is tested."""
-    monkeypatch.setattr("example_project.orders.workflows.HOLD_ABOVE_CENTS", 10**9)
+# Inline runs wait for retries and for the hold by this clock, and so do not wait.
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 def test_an_order_is_reserved_charged_packed_shipped_billed_and_told(place_order: PlaceOrder, fulfil: Fulfil) -> None:
@@ -90,6 +94,33 @@ def test_an_order_that_no_courier_takes_is_undone(
     assert list(Product.objects.values_list("sku", "stock")) == [("CUP", 100), ("POT", 10)]
     assert Notification.objects.get().kind == "cancelled"
     assert books.check() == []
+
+
+def test_an_expensive_order_is_held_and_then_packed_by_the_workers(
+    place_order: PlaceOrder, run_until_idle: RunUntilIdle, clock: FrozenClock
+) -> None:
+    run = fulfil_order.start(order_input(place_order(POT=6, CUP=4)))
+
+    (waits,) = run_until_idle()
+    assert waits.step_name == "fraud hold"
+    assert not Parcel.objects.exists()
+
+    clock.advance("2s")
+    assert run_until_idle() == []
+    assert run.status == "completed"
+    assert books.check() == []
+
+
+def test_the_history_of_an_order_that_no_courier_takes(
+    place_order: PlaceOrder, fulfil: Fulfil, fake_function: FakeFunctions, assert_history: AssertHistory
+) -> None:
+    fake_function("book_parcel", raises=gateways.AreaNotServed("not there"))
+    undo = fake_function("undo_order", returns="undone")
+
+    run = fulfil(place_order(POT=1))
+
+    assert [call["error"]["code"] for call in undo.calls] == ["AREA_NOT_SERVED"]
+    assert_history(run, Path("histories/no_courier.txt"))
 
 
 def attempts(run: WorkflowRunHandle, step_name: str) -> int:

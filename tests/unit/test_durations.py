@@ -4,8 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pikku_storage.durations import to_milliseconds
+from pikku_storage.durations import to_duration_text, to_milliseconds
 from tests.data.vectors import vectors
 
 
@@ -72,3 +74,16 @@ def test_a_text_that_is_no_duration_is_refused(nonsense: str) -> None:
 def test_what_is_neither_a_text_nor_a_number_of_milliseconds_is_refused(nonsense: Any) -> None:
     with pytest.raises(ValueError, match="Invalid duration"):
         to_milliseconds(nonsense)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "0ms"), (1, "1ms"), (1_500, "1500ms"), (60_000, "1min"), (5_400_000, "90min"), (7_200_000, "2h")],
+)
+def test_milliseconds_are_shown_in_the_largest_unit_that_needs_no_rest(milliseconds: int, text: str) -> None:
+    assert to_duration_text(milliseconds) == text
+
+
+@given(st.integers(0, 10**15))
+def test_what_is_shown_is_the_same_duration(milliseconds: int) -> None:
+    assert to_milliseconds(to_duration_text(milliseconds)) == milliseconds

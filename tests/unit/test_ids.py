@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pikku_storage.ids import INVOCATION_NAMESPACE, derived_id, invocation_id, new_id, new_token
+from pikku_storage.ids import INVOCATION_NAMESPACE, copied_id, derived_id, invocation_id, new_id, new_token
 from tests.data.vectors import load, vectors
 
 
@@ -71,6 +71,18 @@ def test_new_ids_of_several_threads_are_unique() -> None:
         made = [text for batch in pool.map(lambda _: [new_id() for _ in range(500)], range(8)) for text in batch]
 
     assert len(set(made)) == 4_000
+
+
+def test_copies_sort_as_their_originals_and_before_what_is_new() -> None:
+    originals = [new_id() for _ in range(50)]
+    copies = [copied_id(original, "run", str(number)) for number, original in enumerate(originals)]
+
+    assert copies == sorted(copies)
+    assert max(copies) < new_id()
+    assert copies[0] == copied_id(originals[0], "run", "0")
+    assert copies[0] != copied_id(originals[0], "other run", "0")
+    assert uuid.UUID(copies[0]).version == 7
+    assert not set(copies) & set(originals)
 
 
 def test_tokens_are_unique_and_fit_their_column() -> None:

@@ -33,6 +33,8 @@ def run(status: str, *, output: Json = None, error: dict[str, Json] | None = Non
         wire={"type": "code"},
         owner_id=None,
         idempotency_key=None,
+        origin_run_id=None,
+        cancel_request=None,
         due_at=None,
         wake_token=None,
         redrives=None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -77,7 +76,7 @@ def drive(
     with handed_back(runtime.engine.connection, lambda: runtime.runs.give_up(run_id, token, due_at=runtime.now())):
         while run is not None and _go_through(runtime, run, token, is_new=run is new, inline=inline):
             # Inline, and somebody else has a step of this run.
-            time.sleep(poll)
+            runtime.sleep(poll)
             poll = min(poll * POLL_FACTOR, _LONGEST_POLL)
             run = _enter(runtime, run_id, token)
     return True
@@ -93,7 +92,8 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
                 steps = [] if is_new else runtime.read_steps(run_id)
                 replay, outcome = _pass(runtime, run, steps, token, inline=inline)
             except PassLostError:
-                return False
+                # Inline there may be nobody else to go on: a cancellation that is to undo has shut this pass out.
+                return inline
             except EngineInterrupted as interrupted:
                 # The database failed, not the body. The run is looked at again when its lease ends, or sooner if it
                 # can be told so.
@@ -101,7 +101,8 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
                     runtime.runs.give_up(run_id, token, due_at=runtime.now() + delay_of(0))
                 raise interrupted.error from interrupted
         if _write(runtime, run, token, replay, outcome):
-            return inline and isinstance(outcome, _Waits) and outcome.error is None
+            # What is under way may be the caller itself, which asked for the run to be undone: it looks again after it.
+            return inline and isinstance(outcome, _Waits) and outcome.error is None and replay.look_again_at is None
         # Woken meanwhile: go round again. Or lost to another worker, or cancelled: nothing more to do here.
         if not runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now())):
             return False
@@ -122,6 +123,12 @@ def _pass(
         definition = registry.workflow(run.workflow)
     except WorkflowNotFoundError as error:
         return replay, _Waits(error=coded_error(WORKFLOW_NOT_FOUND, str(error)))
+    if definition.versioning == "pinned" and run.graph_hash not in {None, definition.graph_hash}:
+        message = (
+            f"Workflow {run.workflow} is pinned: the run was started with version {run.graph_hash}, and this worker "
+            f"has {definition.graph_hash}"
+        )
+        return replay, _Waits(error=coded_error(VERSION_CONFLICT, message))
     try:
         definition.check(run.input or {})
     except WorkflowInputError as error:
@@ -138,15 +145,31 @@ def _run_body(definition: WorkflowDefinition[...], replay: Replay) -> _Ended | _
         raised = error
     if replay.left is None:
         replay.flush_state()
+    if raised is not None and replay.left is None and ends_the_process(raised):
+        raise raised
+    if replay.run.cancel_request is not None and not _is_interrupted(replay.left):
+        return _undone(replay, replay.run.cancel_request)
     if replay.left is not None:
         # Whatever the body made of the exception that took it out.
         return _left(replay.left)
     if raised is None:
         return _Ended(status=RunStatus.COMPLETED, output=output)
-    if ends_the_process(raised):
-        raise raised
     logger.error("Run %s of workflow %s failed: %s", replay.run.id, replay.run.workflow, raised)
     return _Ended(status=RunStatus.FAILED, error=describe_error(raised))
+
+
+def _is_interrupted(reason: BaseException | None) -> bool:
+    """Whether a pass cannot do anything more, not even undo."""
+    return isinstance(reason, (EngineInterrupted, PassLostError))
+
+
+def _undone(replay: Replay, error: dict[str, Json]) -> _Ended | _Waits:
+    """The body went as far as it had got when its run was to be cancelled; however it took that."""
+    try:
+        replay.undo(error)
+    except (WorkflowAsyncException, WorkflowSuspendedException) as reason:
+        return _left(reason)
+    return _Ended(status=RunStatus.CANCELLED, error=error)
 
 
 def _left(reason: BaseException) -> _Waits:
@@ -162,9 +185,19 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _End
     at = runtime.now()
     if isinstance(outcome, _Ended):
         runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error)
+        if outcome.status is RunStatus.CANCELLED:
+            runtime.steps.settle_idle(run.id)
         return True
     if outcome.error is None:
-        left = runtime.runs.leave(run.id, token, seen_wake=run.wake_token, at=at, due_at=runtime.stalled_end(at))
+        again_at = replay.look_again_at
+        left = runtime.runs.leave(
+            run.id,
+            token,
+            seen_wake=run.wake_token,
+            at=at,
+            due_at=again_at or runtime.stalled_end(at),
+            redrives=None if again_at is None else 0,
+        )
     else:
         # What is missing may be deployed at any time, so the relay looks again, less and less often.
         left = runtime.runs.leave(

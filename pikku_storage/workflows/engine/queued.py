@@ -48,7 +48,7 @@ def claim_seen(runtime: Runtime, step: StepState) -> tuple[StepState, Claim] | N
     if step.status not in CLAIMABLE or (step.status == StepStatus.FAILED and not step.has_attempts_left):
         return None
     claim = runtime.claim(after=step.updated_at)
-    taken = runtime.steps.claim(step, claim, inside={"status": LIVE})
+    taken = runtime.steps.claim(step, claim, inside={"status": LIVE, "cancel_requested_at": None})
     return None if taken is None else (taken, claim)
 
 

@@ -3,9 +3,8 @@ wait."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,6 +21,7 @@ from pikku_storage.exceptions import (
     PayloadError,
     RPCNotFoundError,
     WorkflowAsyncException,
+    WorkflowCancelledException,
     WorkflowDispatchException,
     WorkflowStepFailedError,
     WorkflowStepFunctionMismatchError,
@@ -40,9 +40,19 @@ from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
+PATCH_PREFIX = "__patch:"
+"""What the name of a step begins with that records that a patch holds for a run."""
 COMPENSATION_SUFFIX = ":onError"
 COMPENSATION_ARGUMENTS = ("error", "input", "invocation_id")
 """What an `on_error` function is told of the step that failed."""
+_LOOK_AGAIN = timedelta(seconds=1)
+_REASONS_TO_LEAVE = (
+    EngineInterrupted,
+    PassLostError,
+    WorkflowAsyncException,
+    WorkflowCancelledException,
+    WorkflowSuspendedException,
+)
 _LONGEST_BASE_NAME = NAME_LENGTH - 32
 """Leaves room for `#n`, `[i]` and the compensation's suffix."""
 
@@ -70,6 +80,8 @@ class Replay:
         self.left: BaseException | None = None
         """Why the body was left. It holds for the rest of the pass, also if the body swallows the exception."""
         self.wait_until: datetime | None = None
+        self.look_again_at: datetime | None = None
+        """When the run must be looked at again although no step of it will be due."""
         self.dispatch_error: WorkflowDispatchException | None = None
         self.state_writes: dict[str, Json] = {}
         self._steps = {step.step_name: step for step in steps}
@@ -77,6 +89,8 @@ class Replay:
         self._used: set[str] = set()
         self._repeats: Counter[str] = Counter()
         self._from: str | None = None
+        self._is_undoing = False
+        self._compensable: list[Call] = []
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -107,7 +121,7 @@ class Replay:
             # A failing database is no error of the body: it ends the pass, and the run goes on later.
             self.left = EngineInterrupted(error)
             raise self.left from error
-        except (EngineInterrupted, PassLostError, WorkflowAsyncException, WorkflowSuspendedException) as reason:
+        except _REASONS_TO_LEAVE as reason:
             self.left = reason
             raise
 
@@ -125,6 +139,8 @@ class Replay:
             return self._settle(calls)
 
     def _settle(self, calls: Sequence[Call]) -> list[Json]:
+        self._compensable.extend(call for call in calls if call.on_error is not None)
+        self._before(*(call.name for call in calls))
         for call in calls:
             recorded = self._steps.get(call.name)
             if recorded is not None and recorded.rpc_name != call.target.rpc_name:
@@ -139,8 +155,41 @@ class Replay:
         if any(not self._steps[call.name].is_settled for call in calls):
             raise WorkflowAsyncException
         for call in calls:
-            self._compensate(call)
+            if self._steps[call.name].status == StepStatus.FAILED:
+                self._compensate(call, self._steps[call.name].error)
         return [self._result(call) for call in calls]
+
+    def _before(self, *names: str) -> None:
+        """Called before these steps are begun, waited for or answered from what is recorded. A run that is to be
+        cancelled goes no further than what it has done."""
+        if self.run.cancel_request is not None and not self._is_undoing and not self._are_settled(names):
+            raise WorkflowCancelledException
+
+    def _are_settled(self, names: Iterable[str]) -> bool:
+        return all((step := self._steps.get(name)) is not None and step.is_settled for name in names)
+
+    def unreached(self) -> list[str]:
+        """Names of the steps that are recorded and that the body has not come to in this pass, oldest first."""
+        return [name for name in self._steps if name.removesuffix(COMPENSATION_SUFFIX) not in self._used]
+
+    def patched(self, name: object) -> bool:
+        """Whether the run is new enough for a patch of its workflow: it has nothing recorded from here on. If it is,
+        that is recorded, so that it stays so."""
+        marker = f"{PATCH_PREFIX}{name}"
+        if marker not in self._steps and self.unreached():
+            return False
+        self._used.add(marker)
+        self.settle(
+            [
+                Call(
+                    name=marker,
+                    target=Target(func=lambda: True, rpc_name=None, timeout_ms=None),
+                    data={},
+                    policy=RetryPolicy(0),
+                )
+            ]
+        )
+        return True
 
     def _is_queued(self, call: Call) -> bool:
         # A step stays where it was first put: a run may be started inline and be carried on by a worker, or the other
@@ -154,11 +203,12 @@ class Replay:
             raise WorkflowStepFailedError(call.name, step.error)
         return step.result
 
-    def _compensate(self, call: Call) -> None:
-        step = self._steps[call.name]
-        if call.on_error is None or step.status != StepStatus.FAILED:
+    def _compensate(self, call: Call, because: Mapping[str, Json] | None) -> None:
+        """Run the call's `on_error`, once, telling it of the step and of the error that is the reason."""
+        if call.on_error is None:
             return
-        error = {key: value for key, value in (step.error or {}).items() if key != "stack"}
+        step = self._steps[call.name]
+        error = {key: value for key, value in (because or {}).items() if key != "stack"}
         policy = call.on_error.policy
         compensation = Call(
             name=f"{call.name}{COMPENSATION_SUFFIX}",
@@ -174,6 +224,22 @@ class Replay:
         except WorkflowStepFailedError:
             # Recorded as its own failed step. The body is told about the step it asked for, which is the cause.
             return
+
+    def undo(self, because: Mapping[str, Json]) -> None:
+        """Compensate every step that was tried and has an `on_error`, the newest first. Compensations are steps like
+        any other, so a crash costs time only.
+
+        Raises `WorkflowAsyncException` while an attempt is still under way: how it ends decides what must be undone.
+        """
+        self.left, self._is_undoing = None, True
+        with self._inside():
+            if any(step.status == StepStatus.RUNNING for step in self._steps.values()):
+                self.look_again_at = self.wait_until = self.runtime.now() + _LOOK_AGAIN
+                raise WorkflowAsyncException
+            for call in reversed(self._compensable):
+                step = self._steps.get(call.name)
+                if step is not None and step.status in {StepStatus.SUCCEEDED, StepStatus.FAILED}:
+                    self._compensate(call, step.error or because)
 
     def _dispatch(self, calls: Sequence[Call]) -> None:
         """Hand steps to their queues: rows first, then messages."""
@@ -281,6 +347,7 @@ class Replay:
             self._sleep(name, milliseconds)
 
     def _sleep(self, name: str, milliseconds: int) -> None:
+        self._before(name)
         step = self._steps.get(name)
         self._reach(step is not None)
         if step is None:
@@ -321,7 +388,7 @@ class Replay:
             self.wait_until = moment if self.wait_until is None else min(moment, self.wait_until)
             return False
         self.runtime.engine.release()
-        time.sleep(remaining)
+        self.runtime.sleep(remaining)
         return True
 
     def queue_of(self, function: FunctionDefinition[..., object], *, in_group: bool) -> str | None:
@@ -357,7 +424,7 @@ class Replay:
 
 def target_of(definition: FunctionDefinition[..., object]) -> Target:
     """What a registered function's step calls."""
-    return Target(func=definition.func, rpc_name=definition.name, timeout_ms=definition.timeout_ms)
+    return Target(func=definition.implementation, rpc_name=definition.name, timeout_ms=definition.timeout_ms)
 
 
 def _begun(step: NewStep, status: StepStatus, at: datetime, due_at: datetime, claim: Claim | None = None) -> StepState:

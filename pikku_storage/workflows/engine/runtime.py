@@ -17,7 +17,7 @@ from pikku_storage.conf import settings
 from pikku_storage.db import Engine, engine
 from pikku_storage.exceptions import WorkflowDispatchException
 from pikku_storage.json import Json
-from pikku_storage.workflows.dispatch import Message, dispatcher
+from pikku_storage.workflows.dispatch import Message, dispatcher, is_inline
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.querysets import Claim, RunQuerySet, StepQuerySet
 from pikku_storage.workflows.records import Run, StepState
@@ -55,11 +55,15 @@ class Runtime:
     @property
     def is_inline(self) -> bool:
         """Whether this project has no workers, and everything runs in the process that asks for it."""
-        return settings.DISPATCHER is None
+        return is_inline()
 
     def now(self) -> datetime:
         """The database's time."""
         return self.engine.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait here, by the same clock."""
+        self.engine.clock.sleep(seconds)
 
     def lease_end(self, at: datetime) -> datetime:
         """Until when a lease taken at that time holds."""

@@ -4,9 +4,9 @@ A method returns `True` to the one caller whose WHERE still held; whoever gets `
 Statuses come from `statuses.py`; what must happen together goes to the database's engine as one list of operations.
 """
 
-from pikku_storage.workflows.querysets.base import LIVE, Claim, NewStep
+from pikku_storage.workflows.querysets.base import LIVE, TERMINAL, Claim, NewStep
 from pikku_storage.workflows.querysets.runs import RunQuerySet
 from pikku_storage.workflows.querysets.steps import StepQuerySet
 from pikku_storage.workflows.querysets.versions import VersionQuerySet
 
-__all__ = ["LIVE", "Claim", "NewStep", "RunQuerySet", "StepQuerySet", "VersionQuerySet"]
+__all__ = ["LIVE", "TERMINAL", "Claim", "NewStep", "RunQuerySet", "StepQuerySet", "VersionQuerySet"]

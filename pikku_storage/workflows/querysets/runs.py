@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
 
-from pikku_storage.db.operations import Expired, Insert, Operation, Update
+from pikku_storage.db.operations import Delete, Expired, Insert, Merge, Operation, Update
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import LIVE, EngineQuerySet
@@ -26,7 +26,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         """Insert a run, and what belongs to it; `False` if there is one with this id already."""
         try:
             with self.engine.savepoint():
-                self.engine.apply(Insert(self.model, values), *with_it)
+                self._apply(Insert(self.model, values), *with_it)
         except IntegrityError:
             if self.filter(pk=values["id"]).exists():
                 return False
@@ -45,7 +45,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             "last_worker": worker,
             "updated_at": at,
         }
-        row = self.engine.take(Update(self.model, where, values), Run.COLUMNS, durable=False)
+        row = self._take(Update(self.model, where, values), Run.COLUMNS, durable=False)
         return None if row is None else Run.from_row(row)
 
     def leave(
@@ -87,6 +87,25 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         nothing more."""
         return self._set_status({}, run_id, status, at, output, error, due_at)
 
+    def request_cancel(self, run_id: str, error: Json, *, at: datetime) -> bool:
+        """Ask for the end of a live run after what it did has been undone; `False` if it ended, or was asked before.
+
+        A pass inside is shut out, so that it begins no further step; the next one undoes.
+        """
+        return self._change(
+            {"id": run_id, "status": LIVE, "cancel_requested_at": None},
+            status=RunStatus.RUNNING.value,
+            error=None,
+            cancel_requested_at=at,
+            cancel_request=error,
+            pass_token=None,
+            pass_until=None,
+            wake_token=new_token(),
+            due_at=at,
+            redrives=0,
+            updated_at=at,
+        )
+
     def _set_status(
         self,
         fence: Mapping[str, Any],
@@ -110,7 +129,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
 
     def wake(self, run_id: str, *, at: datetime) -> bool:
         """Give a live run a reason to look again, which no pass inside can miss (engine.md §2)."""
-        return bool(self.engine.apply(self.wake_up(run_id, at), durable=False)[0])
+        return bool(self._apply(self.wake_up(run_id, at), durable=False)[0])
 
     def wake_up(self, run_id: str, at: datetime) -> Update:
         """`wake` as an operation, to happen together with another one. The redrive count 0 tells the relay that this is
@@ -138,8 +157,14 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
 
     def merge_state(self, run_id: str, key: str, value: Json, *, at: datetime) -> bool:
         """Set one key of the run's state in the database; concurrent keys never lose each other."""
-        return bool(self.engine.merge_json_key(self.model, run_id, "state", key, value, at))
+        return bool(self._merge(Merge(self.model, run_id, "state", key, value, at)))
+
+    def remove(self, run_ids: Sequence[str], *, statuses: Sequence[str], ended_by: datetime | None) -> int:
+        """Delete those of these runs that ended in one of these statuses, by that time if one is given; answers how
+        many this call deleted. Their steps are gone already. A run that was begun anew under the same id stays."""
+        ended = {} if ended_by is None else {"updated_at": Expired(ended_by)}
+        return self._apply(Delete(self.model, {"id": list(run_ids), "status": list(statuses), **ended}))[0]
 
     def _change(self, where: Mapping[str, Any], /, *, durable: bool = True, **values: Any) -> bool:
         # Not durable are leases, wake-ups and due times: a crash of the database server that loses one costs time only.
-        return bool(self.engine.apply(Update(self.model, where, values), durable=durable)[0])
+        return bool(self._apply(Update(self.model, where, values), durable=durable)[0])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
 
-from pikku_storage.db.operations import NOT_NULL, Guard, Insert, KeepOr, Operation, Update
-from pikku_storage.ids import derived_id
+from pikku_storage.db.operations import NOT_NULL, Delete, Expired, Guard, Insert, KeepOr, Operation, Update
+from pikku_storage.ids import copied_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import Claim, EngineQuerySet, NewStep
 from pikku_storage.workflows.querysets.rows import (
@@ -60,7 +60,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         rows = insert_of(self.model, [step_row(step, state, at) for step in steps])
         attempts = insert_of(history_model(), [attempt_row(step.id, 1, state, at) for step in steps])
         with self.engine.savepoint():
-            return bool(self.engine.apply(self._guard(steps[0].run_id, inside), rows, attempts)[0])
+            return bool(self._apply(self._guard(steps[0].run_id, inside), rows, attempts)[0])
 
     def take_back(self, step_ids: Sequence[str], *, at: datetime, due_at: datetime) -> int:
         """What `add_many` said too early: no broker took the messages of these steps. Those that a worker has begun
@@ -68,19 +68,20 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         return self._reschedule(step_ids, StepStatus.SCHEDULED, StepStatus.PENDING, at, due_at, scheduled_at=None)
 
     def copied(self, steps: Sequence[StepState], *, run_id: str, at: datetime) -> list[Operation]:
-        """Copies of succeeded steps for a new run, as operations, to happen together with its insertion."""
+        """Copies of settled steps for a new run, as operations, to happen together with its insertion. What failed is
+        copied with its last attempt, as one that has no attempts left."""
         if not steps:
             return []
         rows, attempts = [], []
         for step in steps:
             copy = NewStep(
                 # The same however often it is copied, as the run's id is.
-                id=derived_id(run_id, step.step_name),
+                id=copied_id(step.step_id, run_id, step.step_name),
                 run_id=run_id,
                 step_name=step.step_name,
                 rpc_name=step.rpc_name,
                 data=step.data,
-                max_attempts=step.max_attempts or 1,
+                max_attempts=1 if step.status == StepStatus.FAILED else step.max_attempts or 1,
                 retries=step.retries,
                 retry_delay=step.retry_delay,
                 from_step_name=step.from_step_name,
@@ -88,9 +89,13 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 group=step.group,
                 timeout_ms=step.timeout_ms,
             )
-            outcome = {"status": StepStatus.SUCCEEDED.value, "result": step.result}
+            outcome = {"status": step.status, "result": step.result, "error": step.error}
             rows.append(step_row(copy, outcome, at))
-            attempts.append({**attempt_row(copy.id, 1, outcome, at), "result": step.result, "succeeded_at": at})
+            ended = {
+                "succeeded_at": at if step.status == StepStatus.SUCCEEDED else None,
+                "failed_at": at if step.status == StepStatus.FAILED else None,
+            }
+            attempts.append({**attempt_row(copy.id, 1, outcome, at), **outcome, **ended})
         return [insert_of(self.model, rows), insert_of(history_model(), attempts)]
 
     def _add(
@@ -108,8 +113,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         ]
         with self.engine.savepoint():
             if inside is None:
-                return bool(self.engine.apply(*operations, durable=durable)[0])
-            return bool(self.engine.apply(self._guard(step.run_id, inside), *operations, durable=durable)[0])
+                return bool(self._apply(*operations, durable=durable)[0])
+            return bool(self._apply(self._guard(step.run_id, inside), *operations, durable=durable)[0])
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
@@ -130,7 +135,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         durable = is_last(attempt, step.max_attempts)
         if is_retry:
             begun = Insert(history_model(), attempt_row(step.step_id, attempt, state, claim.at))
-            won = self.engine.apply(*guard, taken, begun, durable=durable)[len(guard)]
+            won = self._apply(*guard, taken, begun, durable=durable)[len(guard)]
         else:
             running = {"status": StepStatus.RUNNING.value, "running_at": claim.at, "worker": claim.worker}
             won = self._move(step.step_id, taken, running, at=claim.at, attempt=attempt, guard=guard, durable=durable)
@@ -156,14 +161,14 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     def renew(self, step_id: str, token: str, *, until: datetime) -> bool:
         """Prolong a claim; `False` if it is over."""
         where = {"id": step_id, "claim_token": token, "status": StepStatus.RUNNING.value}
-        return bool(self.engine.apply(Update(self.model, where, {"due_at": until}), durable=False)[0])
+        return bool(self._apply(Update(self.model, where, {"due_at": until}), durable=False)[0])
 
     def give_up(self, step_id: str, token: str, *, at: datetime) -> bool:
         """End a claim whose outcome will not come: the relay ends its attempt as lost from `at` on, and whatever its
         worker still writes is too late."""
         where = {"id": step_id, "claim_token": token, "status": StepStatus.RUNNING.value}
         change = Update(self.model, where, {"claim_token": None, "due_at": at})
-        return bool(self.engine.apply(change, durable=False)[0])
+        return bool(self._apply(change, durable=False)[0])
 
     def run_by_hand(self, step_id: str, *, at: datetime, until: datetime) -> bool:
         """Mark a waiting step running without a claim (contract `setStepRunning`: two writes, no read)."""
@@ -195,7 +200,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         where = {"id": list(step_ids), "status": before.value}
         values = {"status": after.value, "due_at": due_at, "updated_at": at}
         attempts = {"step_id": list(step_ids), "status": before.value}
-        return self.engine.apply(
+        return self._apply(
             Update(self.model, where, values),
             Update(history_model(), attempts, {"status": after.value, "scheduled_at": scheduled_at}),
             durable=False,
@@ -272,10 +277,19 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         where = {"id": step_id, "status": StepStatus.FAILED.value, "current_attempt": saw(seen_attempt)}
         values = {**state, "result": None, "error": None, "updated_at": at}
         return bool(
-            self.engine.apply(
+            self._apply(
                 Update(self.model, where, values), Insert(history_model(), attempt_row(step_id, attempt, state, at))
             )[0]
         )
+
+    # -- deleting ------------------------------------------------------------------------------------------------------
+
+    def remove(self, step_ids: Sequence[str], *, made_by: datetime | None) -> int:
+        """Delete these steps, their attempts first, or those that were made by that time if one is given; answers how
+        many steps this call deleted. Those of a run that was begun anew under the same id stay."""
+        made = {} if made_by is None else {"created_at": Expired(made_by)}
+        self._apply(Delete(history_model(), {"step_id": list(step_ids), **made}))
+        return self._apply(Delete(self.model, {"id": list(step_ids), **made}))[0]
 
     # -- looking after -------------------------------------------------------------------------------------------------
 
@@ -283,18 +297,18 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         """Move the due time on, for the one relay that saw it (compare-and-swap)."""
         where = {"id": step_id, "due_at": seen}
         change = Update(self.model, where, {"due_at": due_at, "redrives": redrives})
-        return bool(self.engine.apply(change, durable=False)[0])
+        return bool(self._apply(change, durable=False)[0])
 
     def hurry(self, step_id: str, *, at: datetime) -> bool:
         """Make a failed step's next attempt due now."""
-        waiting = self.filter(pk=step_id, status=StepStatus.FAILED, due_at__isnull=False)
-        return bool(self.engine.retrying(lambda: waiting.update(due_at=at, updated_at=at)))
+        where = {"id": step_id, "status": StepStatus.FAILED.value, "due_at": NOT_NULL}
+        return bool(self._apply(Update(self.model, where, {"due_at": at, "updated_at": at}))[0])
 
     def settle_idle(self, run_id: str) -> int:
         """Nothing of an ended run is due any more, but for what still runs."""
-        idle = [StepStatus.PENDING, StepStatus.SCHEDULED, StepStatus.FAILED]
-        due = self.filter(run_id=run_id, status__in=idle, due_at__isnull=False)
-        return self.engine.retrying(lambda: due.update(due_at=None))
+        idle = [StepStatus.PENDING.value, StepStatus.SCHEDULED.value, StepStatus.FAILED.value]
+        where = {"run_id": run_id, "status": idle, "due_at": NOT_NULL}
+        return self._apply(Update(self.model, where, {"due_at": None}))[0]
 
     def is_group_open(self, run_id: str, group: str) -> bool:
         """Whether any step of a fan-out is not settled yet."""
@@ -303,7 +317,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
 
     def note(self, step_id: str, *, at: datetime, **values: str) -> bool:
         """Set what no transition guards: `child_run_id`, `branch_taken`."""
-        return bool(self.engine.apply(Update(self.model, {"id": step_id}, {**values, "updated_at": at}))[0])
+        return bool(self._apply(Update(self.model, {"id": step_id}, {**values, "updated_at": at}))[0])
 
     def _move(
         self,
@@ -325,7 +339,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         operations: list[Operation] = [*guard, change, Update(history, open_attempt, attempt_values)]
         if also is not None:
             operations.append(also)
-        moved, followed = self.engine.apply(*operations, durable=durable)[len(guard) : len(guard) + 2]
+        moved, followed = self._apply(*operations, durable=durable)[len(guard) : len(guard) + 2]
         if moved and not followed:
             self._mend_history(step_id, attempt, attempt_values, at)
         return bool(moved)
@@ -338,7 +352,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         values = {**attempt_row(step_id, attempt, {}, at), **attempt_values}
         try:
             with self.engine.savepoint():
-                self.engine.apply(Insert(history_model(), values))
+                self._apply(Insert(history_model(), values))
         except IntegrityError:
             # It is there, and ended: what it says was written by whoever owned the attempt.
             return
