@@ -45,6 +45,94 @@ class MissingScopeError(PikkuError):
         self.payload = {"error": "missing_scope", "scope": scope}
 
 
+class DecryptionError(PikkuError):
+    """What was to be opened does not open: another key, another place, or something was changed."""
+
+
+class InvalidEncryptedPayloadError(DecryptionError):
+    """What was to be opened is nothing that was ever sealed: too short, or of no known form."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid encrypted payload")
+
+
+class WeakKeyMaterialError(PikkuError):
+    """Shared key material is too short; nothing is sealed or opened with it. The text never quotes it."""
+
+    def __init__(self, name: str, least: int, length: int) -> None:
+        super().__init__(
+            f"{name} must be at least {least} characters of high-entropy key material, got {length}. "
+            "Generate one with `openssl rand -base64 32` and redeploy every service that shares it."
+        )
+        self.name = name
+
+
+class SecretError(PikkuError):
+    """Base of the errors of secrets, credentials and encrypted fields. They name what they are about, and the key
+    version; never a value."""
+
+
+class SecretNotFoundError(SecretError):
+    """There is no secret of that name."""
+
+    http_status = 404
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"Requested secret not found: {key}")
+        self.key = key
+
+
+class SecretDecryptionError(SecretError, DecryptionError):
+    """What is stored does not open: the key is another one, or the row was changed or moved."""
+
+    def __init__(self, subject: str, key_version: int | None, reason: str) -> None:
+        super().__init__(f"Failed to decrypt {subject} (key_version {key_version}): {reason}")
+        self.subject = subject
+        self.key_version = key_version
+        self.reason = reason
+
+
+class InvalidCredentialError(SecretError):
+    """A credential opens, and what is in it is no JSON."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Credential '{name}' contains invalid data")
+        self.name = name
+
+
+class KeyNotAvailableError(SecretError):
+    """A key version cannot be used: no passphrase or no salt, another passphrase than it began with, or retired."""
+
+    def __init__(self, key_version: int, reason: str) -> None:
+        super().__init__(f"No KEK available for key_version {key_version}: {reason}")
+        self.key_version = key_version
+        self.reason = reason
+
+
+class NothingToRotateError(SecretError):
+    """A rotation was asked for, and there is no key to rotate from."""
+
+    def __init__(self) -> None:
+        super().__init__("No previousKey configured — nothing to rotate from")
+
+
+class SecretAccessDeniedError(SecretError):
+    """A scoped service was asked for a name that was not declared, or for something that it never does."""
+
+    http_status = 403
+
+
+class SecretHostNotAllowedError(SecretError):
+    """A secret was asked for, to be sent to a host that it may not be sent to."""
+
+    http_status = 403
+
+    def __init__(self, key: str, host: str) -> None:
+        super().__init__(f"Secret {key!r} may not be sent to {host!r}")
+        self.key = key
+        self.host = host
+
+
 class WorkflowError(PikkuError):
     """Base of the workflow errors."""
 
