@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.operations import DatabaseOperations
 
 from example_project.databases import PIKKU
+from pikku_storage.workflows.schedules import synchronising
 
 KEPT_BY_FLUSH = {"auth_permission", "django_content_type"}
 """What `migrate` makes and no test changes."""
@@ -43,6 +44,14 @@ def _quick_flush() -> Iterator[None]:
 def _configured_celery() -> None:
     """The app is configured when it is first asked, which must not be by a test that changes the settings."""
     assert current_app.conf.beat_schedule is not None
+
+
+@pytest.fixture(autouse=True)
+def _no_declared_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay leaves the schedules alone that the example project declares: they would fire in tests that travel in
+    time."""
+    looked_for_ever = dict.fromkeys(connections, float("inf"))
+    monkeypatch.setattr(synchronising, "_last_looks", looked_for_ever)
 
 
 def _server(variable: str, name: str) -> str:

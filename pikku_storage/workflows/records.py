@@ -219,3 +219,45 @@ class Version:
 
     graph: Json
     source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule as stored."""
+
+    id: str
+    name: str
+    workflow: str
+    input: dict[str, Json]
+    owner_id: str | None
+    cron: str
+    timezone: str
+    catch_up: str
+    overlap: str
+    source: str
+    enabled: bool
+    undeclared: bool
+    next_fire_at: datetime | None
+    last_fire_at: datetime | None
+    last_run_id: str | None
+    created_at: datetime
+    updated_at: datetime
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it fires: neither paused nor gone from the code."""
+        return self.enabled and not self.undeclared
+
+
+Schedule.COLUMNS = tuple(field.name for field in fields(Schedule))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfilledFire:
+    """One fire of a backfill, and the run that stands for it; `created` unless it was there before."""
+
+    fire_at: datetime
+    run_id: str
+    created: bool

@@ -5,18 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
-
-from django.db import transaction
 
 from pikku_storage.exceptions import (
     WorkflowError,
-    WorkflowInputError,
     WorkflowRunNotFoundError,
 )
 from pikku_storage.ids import derived_id, new_id, new_token
 from pikku_storage.json import Json, to_json_object, to_text
-from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import execute_step
 from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
@@ -26,17 +21,15 @@ from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_fo
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.registry import registry
+from pikku_storage.workflows.schedules.firing import relay_schedules
+from pikku_storage.workflows.schedules.synchronising import keep_in_step
+from pikku_storage.workflows.starting import keyed_id, owner_id_of, store_version
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 from pikku_storage.workflows.storage import WorkflowStorage
 
 logger = logging.getLogger(__name__)
 
-SOURCE = "complex"
-"""The contract's name for a version that is a function's body."""
-
 _MOST_BATCHES = 1_000
-
-_stored_versions: set[tuple[str, str, str]] = set()
 
 
 class WorkflowService(WorkflowStorage):
@@ -175,12 +168,13 @@ class WorkflowService(WorkflowStorage):
         return WorkflowRunHandle(self, run_id, created=False)
 
     def relay(self, *, limit: int = BATCH) -> list[str]:
-        """One round of the relay: due sleeps, retries, undispatched steps, expired leases, stalled runs, in batches of
-        `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it drove
-        on."""
+        """One round of the relay: due schedules, sleeps, retries, undispatched steps, expired leases, stalled runs, in
+        batches of `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it
+        started or drove on."""
         self._runtime.engine.recover(WorkflowStep, WorkflowRun)
+        keep_in_step(self._runtime)
         driven: dict[str, None] = {}
-        for look in (relay_steps, relay_runs):
+        for look in (relay_schedules, relay_steps, relay_runs):
             # Whatever is seen to is no longer due, so this ends; the bound is for rows that cannot be moved.
             for _ in range(_MOST_BATCHES):
                 batch = look(self._runtime, limit=limit)
@@ -213,7 +207,7 @@ class WorkflowService(WorkflowStorage):
         definition = registry.workflow(name)
         plain = to_json_object({} if data is None else data, root="$input")
         definition.check(plain)
-        owner_id = _owner_id(owner)
+        owner_id = owner_id_of(owner)
         plain_wire = {
             "type": to_text(trigger, root="$trigger"),
             **({} if wire is None else to_json_object(wire, root="$wire")),
@@ -221,9 +215,9 @@ class WorkflowService(WorkflowStorage):
         if owner_id is not None:
             plain_wire["pikkuUserId"] = owner_id
         at = self._runtime.now()
-        self._store_version(definition)
+        store_version(self._runtime, definition)
         return {
-            "id": new_id() if idempotency_key is None else _keyed_id(name, idempotency_key),
+            "id": new_id() if idempotency_key is None else keyed_id(name, idempotency_key),
             "workflow": name,
             "status": RunStatus.RUNNING.value,
             "input": plain,
@@ -237,13 +231,6 @@ class WorkflowService(WorkflowStorage):
             "updated_at": at,
         }
 
-    def _store_version(self, definition: WorkflowDefinition[Any]) -> None:
-        # Once per process and database: the definition of a process never changes.
-        key = (self._runtime.using, definition.name, definition.graph_hash)
-        if key not in _stored_versions:
-            self.upsert_workflow_version(definition.name, definition.graph_hash, definition.graph, SOURCE)
-            transaction.on_commit(lambda: _stored_versions.add(key), using=self._runtime.using)
-
     def _handle(self, values: Mapping[str, Any], created: bool) -> WorkflowRunHandle:
         handle = WorkflowRunHandle(self, values["id"], created=created)
         if not created and handle.get().input != values["input"]:
@@ -254,20 +241,3 @@ class WorkflowService(WorkflowStorage):
                 values["id"],
             )
         return handle
-
-
-def _keyed_id(name: str, idempotency_key: str) -> str:
-    """The run's id is made from the key, so its primary key is what makes the key unique, on every database."""
-    return derived_id("idempotency", name, to_text(idempotency_key, root="$idempotency_key"))
-
-
-def _owner_id(owner: Any) -> str | None:
-    if owner is None or owner == "":
-        return None
-    if isinstance(owner, str | int | UUID) and not isinstance(owner, bool):
-        return to_text(str(owner), root="$owner")
-    if not hasattr(owner, "pk"):
-        raise WorkflowInputError(f"The owner is a user, or an id as text, number or UUID; not {type(owner).__name__}")
-    if owner.pk is None:
-        raise WorkflowInputError("The owner has no primary key: save the user first; for an anonymous one pass None")
-    return to_text(str(owner.pk), root="$owner")

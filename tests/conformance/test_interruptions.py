@@ -15,8 +15,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from pikku_storage.db import clock, engine
 from pikku_storage.exceptions import FinalError, WorkflowStepFailedError
 from pikku_storage.ids import invocation_id
-from pikku_storage.workflows import current_step, function, workflow
-from pikku_storage.workflows import service as service_module
+from pikku_storage.workflows import current_step, function, starting, workflow
 from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine import runtime
 from pikku_storage.workflows.flow import Flow
@@ -217,7 +216,7 @@ def test_a_database_that_fails_at_any_statement_costs_time_only(
     for at in itertools.count(1):
         books = Books()
         story = STORIES[name](books)
-        service_module._stored_versions.clear()
+        starting._stored_versions.clear()
         engine(DATABASE).now()
 
         with failing(at, way) as failure:
