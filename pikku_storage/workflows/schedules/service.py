@@ -147,7 +147,7 @@ class ScheduleService(AsyncTwins):
 
     def list(self) -> Schedules:
         """All schedules, by name."""
-        rows = self._runtime.engine.read(WorkflowSchedule, {}, Schedule.COLUMNS, order_by=("name", "id"))
+        rows = self._runtime.schedules.order_by("name", "id").values(*Schedule.COLUMNS)
         return [Schedule(**row) for row in rows]
 
     def next_fires(self, name: str, count: int = 5) -> Times:
