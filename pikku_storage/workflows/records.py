@@ -246,9 +246,16 @@ class Schedule:
     COLUMNS: ClassVar[tuple[str, ...]]
 
     @property
+    def state(self) -> str:
+        """`active`, `paused`, or `undeclared` for one that is gone from the code."""
+        if self.undeclared:
+            return "undeclared"
+        return "active" if self.enabled else "paused"
+
+    @property
     def is_active(self) -> bool:
-        """Whether it fires: neither paused nor gone from the code."""
-        return self.enabled and not self.undeclared
+        """Whether it fires."""
+        return self.state == "active"
 
 
 Schedule.COLUMNS = tuple(field.name for field in fields(Schedule))

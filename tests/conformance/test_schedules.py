@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.checks import run_checks
 from pytest_django import Settings
 
 from pikku_storage.db import clock, engine
@@ -649,3 +650,38 @@ def test_an_answer_that_is_lost_is_no_second_declaration(declare: Declare, sched
             break
         WorkflowSchedule.objects.all().delete()
         connection.close()
+
+
+# -- system checks -----------------------------------------------------------------------------------------------------
+
+
+def checked(*databases: str) -> list[tuple[str, str]]:
+    messages = run_checks(tags=["pikku"], databases=databases, include_deployment_checks=False)
+    return [(str(message.id), message.msg) for message in messages if message.id in {"pikku.E006", "pikku.W004"}]
+
+
+def test_a_declared_schedule_whose_workflow_needs_input_is_an_error(declare: Declare) -> None:
+    declare(schedule="@daily")
+    assert checked() == []
+    workflow(name="needy", schedule="@daily")(lambda flow, region: None)
+    ((found, message),) = checked()
+    assert found == "pikku.E006"
+    assert "missing 'region'" in message
+
+
+def test_schedules_whose_runs_would_wait_are_warned_of(declare: Declare, schedules: ScheduleService) -> None:
+    for name in ("fine", "changed", "paused"):
+        schedules.create(name, "report", "@daily", data={} if name == "fine" else {"region": "west"})
+    schedules.pause("paused")
+    assert checked(DATABASE) == []
+
+    registry.workflows.pop("report")
+    workflow(name="report")(lambda flow: None)
+    ((found, message),) = checked(DATABASE)
+    assert found == "pikku.W004"
+    assert message.startswith("The schedule 'changed': ")
+    # Without a database that may be asked, nothing is.
+    assert checked() == []
+
+    with undeployed("report"):
+        assert [message.split(": ")[1] for _, message in checked(DATABASE)] == ["Workflow not found"] * 2

@@ -23,6 +23,7 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.routing import RELAY_ENTRY, RELAY_EXPIRES, SENDING_LIMITS
 from pikku_storage.workflows.runs import WorkflowRunService
+from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
 from pikku_storage.workflows.statuses import (
     RUN_TRANSITIONS,
@@ -191,7 +192,7 @@ def signatures(cls: type) -> list[str]:
     return [signature_text(name, method) for name, method in public_methods(cls).items()]
 
 
-@pytest.mark.parametrize("cls", [WorkflowService, WorkflowRunService], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [WorkflowService, WorkflowRunService, ScheduleService], ids=lambda cls: cls.__name__)
 def test_every_operation_of_a_service_is_documented(cls: type) -> None:
     text = section_of(REFERENCE / "services.md", f"`{cls.__name__}`")
     assert documented_signatures(text) == signatures(cls)
@@ -211,10 +212,15 @@ def test_start_and_run_are_documented() -> None:
 def test_the_options_of_the_decorators_are_documented() -> None:
     options = signature_text("@function", FunctionDefinition.__init__, skip=2)
     assert f"`{options}`" in section_of(DEFINITION, "`@function`")
-    assert f"`{signature_text('@workflow', workflow)}`" in section_of(DEFINITION, "`@workflow`")
-    assert inspect.signature(function).parameters.keys() == {"func", "options"}
-    rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`@function`")]
-    assert rows == [name for name in inspect.signature(FunctionDefinition).parameters if name != "func"]
+    options = signature_text("@workflow", WorkflowDefinition.__init__, skip=2)
+    assert f"`{options}`" in section_of(DEFINITION, "`@workflow`")
+    for decorator, definition, decorated in (
+        (function, FunctionDefinition, "func"),
+        (workflow, WorkflowDefinition, "body"),
+    ):
+        assert inspect.signature(decorator).parameters.keys() == {decorated, "options"}
+        rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, f"`@{decorator.__name__}`")]
+        assert rows == [name for name in inspect.signature(definition).parameters if name != decorated]
 
 
 def test_what_a_step_knows_of_itself_is_documented() -> None:
@@ -272,7 +278,7 @@ def test_every_command_is_documented_with_its_options() -> None:
         bare = {action.dest for action in BaseCommand().create_parser("manage.py", name)._actions}
         parser = command.create_parser("manage.py", name)
         expected = [
-            action.option_strings[0] if action.option_strings else f"{action.metavar} …"
+            action.option_strings[0] if action.option_strings else f"{action.metavar}{' …' if action.nargs else ''}"
             for action in parser._actions
             if action.dest not in bare
         ]
