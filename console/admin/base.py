@@ -47,7 +47,7 @@ class EngineRowAdmin(_ModelAdmin):
     """The columns that the list loads: never payloads."""
 
     change_list_template = "admin/pikku_workflows/change_list.html"
-    actions = None
+    actions: Any = None
     sortable_by = ()
     list_per_page = 50
     list_max_show_all = 0

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from pikku_storage.json import Json
+from pikku_storage.workflows.schedules.policies import ScheduleState
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus
 
 
@@ -248,14 +249,12 @@ class Schedule:
     @property
     def state(self) -> str:
         """`active`, `paused`, or `undeclared` for one that is gone from the code."""
-        if self.undeclared:
-            return "undeclared"
-        return "active" if self.enabled else "paused"
+        return ScheduleState.of(enabled=self.enabled, undeclared=self.undeclared).value
 
     @property
     def is_active(self) -> bool:
         """Whether it fires."""
-        return self.state == "active"
+        return self.state == ScheduleState.ACTIVE
 
 
 Schedule.COLUMNS = tuple(field.name for field in fields(Schedule))

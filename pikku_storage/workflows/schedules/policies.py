@@ -1,4 +1,5 @@
-"""What a schedule does about fires that nobody started in time, and about runs that take longer than its interval."""
+"""What a schedule may say of itself: what it does about fires that nobody started in time, and about runs that take
+longer than its interval; who made it; whether it fires."""
 
 from __future__ import annotations
 
@@ -26,3 +27,18 @@ class ScheduleSource(TextChoices):
 
     CODE = "code", _("code")
     OPERATOR = "operator", _("operator")
+
+
+class ScheduleState(TextChoices):
+    """Whether a schedule fires."""
+
+    ACTIVE = "active", _("active")
+    PAUSED = "paused", _("paused")
+    UNDECLARED = "undeclared", _("gone from the code")
+
+    @classmethod
+    def of(cls, *, enabled: bool, undeclared: bool) -> ScheduleState:
+        """The state of a schedule with these columns."""
+        if undeclared:
+            return cls.UNDECLARED
+        return cls.ACTIVE if enabled else cls.PAUSED
