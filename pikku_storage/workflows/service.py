@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pikku_storage.exceptions import (
@@ -14,7 +15,7 @@ from pikku_storage.ids import derived_id, new_id, new_token
 from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import execute_step
-from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
+from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps, safely
 from pikku_storage.workflows.engine.retries import copy_for_retry
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
@@ -172,7 +173,7 @@ class WorkflowService(WorkflowStorage):
         batches of `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it
         started or drove on."""
         self._runtime.engine.recover(WorkflowStep, WorkflowRun)
-        keep_in_step(self._runtime)
+        safely("the declared schedules", partial(keep_in_step, self._runtime))
         driven: dict[str, None] = {}
         for look in (relay_schedules, relay_steps, relay_runs):
             # Whatever is seen to is no longer due, so this ends; the bound is for rows that cannot be moved.

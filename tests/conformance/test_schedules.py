@@ -639,6 +639,17 @@ def test_the_relay_looks_now_and_then(declare: Declare, service: WorkflowService
     assert WorkflowSchedule.objects.exists()
 
 
+def test_a_declaration_that_cannot_be_used_does_not_keep_the_relay_from_its_work(
+    declare: Declare, service: WorkflowService, schedules: ScheduleService, caplog: pytest.LogCaptureFixture
+) -> None:
+    schedules.create("nightly", "report", "@daily", timezone="UTC")
+    declare(schedule="@daily")
+    with at(due()), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(registry.workflows["nightly_report"].schedule), "zone", "Mars/Phobos")
+        assert len(service.relay()) == 1
+    assert "The relay could not drive the declared schedules on" in caplog.text
+
+
 def test_an_answer_that_is_lost_is_no_second_declaration(declare: Declare, schedules: ScheduleService) -> None:
     declare(schedule="@daily")
     for number in itertools.count(1):
