@@ -32,6 +32,7 @@ from pikku_storage.workflows.schedules.policies import ScheduleSource, ScheduleS
 from pikku_storage.workflows.schedules.service import ScheduleService, next_fires_of
 
 FIRES_SHOWN = 5
+_NOTHING = "—"
 _FACTS = ("state_pill", "next_fires", "last_fire", "source")
 _OF_CODE = ("name", "workflow", "input", "owner_id", "cron", "timezone", "catch_up", "overlap")
 
@@ -143,22 +144,22 @@ class ScheduleAdmin(EngineRowAdmin):
         """The expression and its time zone."""
         return format_html('<code>{}</code> <span class="pk-quiet">{}</span>', schedule.cron, schedule.timezone)
 
-    @admin.display(description=_("next fire"), empty_value="—")
-    def next_fire(self, schedule: WorkflowSchedule) -> SafeString | None:
+    @admin.display(description=_("next fire"))
+    def next_fire(self, schedule: WorkflowSchedule) -> str:
         """In how long; the time on hover."""
         at = schedule.next_fire_at
         if at is None or _state(schedule) is not ScheduleState.ACTIVE:
-            return None
+            return _NOTHING
         now = timezone.now()
         wait = gettext("due now") if at <= now else gettext("in %(time)s") % {"time": timeuntil(at, now, depth=1)}
         return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), absolute(at), wait)
 
-    @admin.display(description=_("last fire"), empty_value="—")
-    def last_fire(self, schedule: WorkflowSchedule) -> SafeString | None:
+    @admin.display(description=_("last fire"))
+    def last_fire(self, schedule: WorkflowSchedule) -> str:
         """How long ago, with a link to its run; the time on hover."""
         at = schedule.last_fire_at
         if at is None or schedule.last_run_id is None:
-            return None
+            return _NOTHING
         name = "admin:pikku_workflows_workflowrun_change"
         url = reverse(name, args=[quote(schedule.last_run_id)], current_app=self.admin_site.name)
         return format_html('<a href="{}" title="{}">{}</a>', url, absolute(at), ago(at, timezone.now()))
@@ -183,13 +184,13 @@ class ScheduleAdmin(EngineRowAdmin):
         fixed = _OF_CODE if obj.source == ScheduleSource.CODE else ("name", "workflow")
         return (*_FACTS, *fixed)
 
-    @admin.display(description=_("next fires"), empty_value="—")
-    def next_fires(self, schedule: WorkflowSchedule) -> SafeString | None:
+    @admin.display(description=_("next fires"))
+    def next_fires(self, schedule: WorkflowSchedule) -> str:
         """The next five, in the schedule's time zone."""
         record = Schedule(**{name: getattr(schedule, name) for name in Schedule.COLUMNS})
         fires = next_fires_of(record, FIRES_SHOWN)
         shown = ((f"{local(fire, schedule.timezone):%a %Y-%m-%d %H:%M %Z}",) for fire in fires)
-        return format_html_join("", "<div>{}</div>", shown) if fires else None
+        return format_html_join("", "<div>{}</div>", shown) if fires else _NOTHING
 
     def changeform_view(
         self,
@@ -200,7 +201,8 @@ class ScheduleAdmin(EngineRowAdmin):
     ) -> Any:
         """As the admin's. What the service refuses after all, because somebody was faster, is said."""
         try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
+            context = {"is_nav_sidebar_enabled": False, **(extra_context or {})}
+            return super().changeform_view(request, object_id, form_url, context)
         except (WorkflowError, PayloadError) as error:
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())

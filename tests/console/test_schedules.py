@@ -238,6 +238,7 @@ def test_what_cannot_be_used_is_said_beside_its_field(root_client: Client, field
 def test_changing_one(schedules: ScheduleService, root_client: Client) -> None:
     page = root_client.get(address("change")).content.decode()
     assert page.count(" 06:00 E") == 5
+    assert ">None<" not in page
     assert 'name="workflow"' not in page
 
     changed = {**VALUES, "cron": "0 7 * * *", "input": '{"supplier": "zenith"}'}
