@@ -21,6 +21,7 @@ from pytest_django import DjangoDbBlocker, Settings
 from example_project.databases import PIKKU
 from pikku_storage.workflows import mirroring
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from pikku_storage.workflows.schedules import synchronising
 from tests.conformance.support import MIRROR
 
 KEPT_BY_FLUSH = {"auth_permission", "django_content_type"}
@@ -51,6 +52,14 @@ def _quick_flush() -> Iterator[None]:
 def _configured_celery() -> None:
     """The app is configured when it is first asked, which must not be by a test that changes the settings."""
     assert current_app.conf.beat_schedule is not None
+
+
+@pytest.fixture(autouse=True)
+def _no_declared_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay leaves the schedules alone that the example project declares: they would fire in tests that travel in
+    time."""
+    looked_for_ever = dict.fromkeys(connections, float("inf"))
+    monkeypatch.setattr(synchronising, "_last_looks", looked_for_ever)
 
 
 def _server(variable: str, name: str) -> str:

@@ -23,6 +23,7 @@ class WorkflowsConfig(AppConfig):
     def ready(self) -> None:
         """Import what registers itself."""
         from pikku_storage.workflows import checks  # noqa: F401
+        from pikku_storage.workflows.schedules import checks as schedule_checks  # noqa: F401
 
         post_migrate.connect(_prepare_tables, sender=self)
         autodiscover_modules("workflows")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, overload
 
 from pikku_storage.durations import Duration, to_milliseconds
@@ -17,6 +18,7 @@ from pikku_storage.workflows.engine.replay import COMPENSATION_ARGUMENTS, Call, 
 from pikku_storage.workflows.errors import RPC_NOT_FOUND
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
+from pikku_storage.workflows.schedules.wire import fire_time_of
 
 T = TypeVar("T")
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
@@ -50,6 +52,14 @@ class Flow:
     def owner_id(self) -> str | None:
         """The owner of the run."""
         return self._replay.run.owner_id
+
+    @property
+    def fire_time(self) -> datetime | None:
+        """The time for which a schedule started the run, in the schedule's time zone; `None` if none did.
+
+        A run that is late, caught up or backfilled has the time that it is for, and every pass the same.
+        """
+        return fire_time_of(self._replay.run.wire)
 
     @overload
     def do(

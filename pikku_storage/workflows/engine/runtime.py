@@ -18,8 +18,8 @@ from pikku_storage.db import Engine, engine
 from pikku_storage.exceptions import WorkflowDispatchException
 from pikku_storage.json import Json
 from pikku_storage.workflows.dispatch import Message, dispatcher, is_inline
-from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
-from pikku_storage.workflows.querysets import Claim, RunQuerySet, StepQuerySet
+from pikku_storage.workflows.models import WorkflowRun, WorkflowSchedule, WorkflowStep
+from pikku_storage.workflows.querysets import Claim, RunQuerySet, ScheduleQuerySet, StepQuerySet
 from pikku_storage.workflows.records import Run, StepState
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,11 @@ class Runtime:
     def steps(self) -> StepQuerySet:
         """Steps, for state changes and reads."""
         return WorkflowStep.objects.using(self.using)
+
+    @cached_property
+    def schedules(self) -> ScheduleQuerySet:
+        """Schedules, for state changes and reads."""
+        return WorkflowSchedule.objects.using(self.using)
 
     @property
     def is_inline(self) -> bool:
