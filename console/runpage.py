@@ -30,6 +30,7 @@ from console.timeline import Lane, Timeline, build_timeline, is_sleeping_step
 from pikku_storage.json import Json
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.registry import registry
+from pikku_storage.workflows.schedules.wire import fire_time_of
 from pikku_storage.workflows.statuses import StepStatus
 from pikku_storage.workflows.timeline import TimelineEvent
 
@@ -340,7 +341,7 @@ class RunPage:
             attempts_text = format_html('{} <span class="pk-error">({})</span>', attempts, failures)
         return [
             Fact(gettext("Owner"), self._owner, run.owner_id or ""),
-            Fact(gettext("Trigger"), f"{trigger} · {where}"),
+            Fact(gettext("Trigger"), " · ".join(filter(None, (trigger, run.from_wire("schedule"), where))), self._fire),
             Fact(gettext("Started"), ago(run.created_at, self.now), absolute(run.created_at)),
             Fact(
                 gettext("Ended"),
@@ -354,6 +355,12 @@ class RunPage:
             Fact(gettext("Idempotency key"), _code(run.idempotency_key), run.idempotency_key or ""),
             Fact(gettext("Last worker"), _code(self._last_worker), self._last_worker or ""),
         ]
+
+    @property
+    def _fire(self) -> str:
+        """The time for which a schedule started it, in the schedule's time zone."""
+        fire_at = fire_time_of(self.run.wire) if self.run.from_wire("fireTime") else None
+        return "" if fire_at is None else gettext("for %(time)s") % {"time": f"{fire_at:%Y-%m-%d %H:%M %Z}"}
 
     @property
     def _owner(self) -> str:

@@ -189,6 +189,16 @@ class WorkflowRunNotFoundError(WorkflowError):
         self.run_id = run_id
 
 
+class ScheduleNotFoundError(WorkflowError):
+    """There is no schedule of that name."""
+
+    http_status = 404
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Schedule not found: {name}")
+        self.name = name
+
+
 class StepNotFoundError(WorkflowError):
     """The run has no step of that name."""
 

@@ -22,6 +22,7 @@ from example_project.databases import PIKKU
 from pikku_storage.crypto import envelope
 from pikku_storage.workflows import mirroring
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from pikku_storage.workflows.schedules import synchronising
 from tests.conformance.support import MIRROR
 from tests.secret_keys import SALT, keys_of_version
 
@@ -53,6 +54,14 @@ def _quick_flush() -> Iterator[None]:
 def _configured_celery() -> None:
     """The app is configured when it is first asked, which must not be by a test that changes the settings."""
     assert current_app.conf.beat_schedule is not None
+
+
+@pytest.fixture(autouse=True)
+def _no_declared_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay leaves the schedules alone that the example project declares: they would fire in tests that travel in
+    time."""
+    looked_for_ever = dict.fromkeys(connections, float("inf"))
+    monkeypatch.setattr(synchronising, "_last_looks", looked_for_ever)
 
 
 def _server(variable: str, name: str) -> str:

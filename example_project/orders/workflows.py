@@ -1,15 +1,18 @@
-"""How the shop fulfils an order."""
+"""How the shop fulfils an order, and what it looks back on every night."""
 
+from datetime import timedelta
 from typing import Any
 
 from example_project.orders.forms import ReleaseForm
 from example_project.orders.models import Notification
 from example_project.orders.steps import (
+    SHOP_TIMEZONE,
     book_parcel,
     charge_card,
     notify,
     pack_item,
     reserve_stock,
+    sum_up_day,
     undo_order,
     write_invoice,
 )
@@ -97,5 +100,14 @@ def fulfil_order(
     return {"outcome": Kind.SHIPPED.value, "tracking": parcel["tracking"]}
 
 
+@workflow(schedule="0 3 * * *", timezone=SHOP_TIMEZONE)
+def nightly_report(flow: Any, day: str | None = None) -> dict[str, Any]:
+    """What the shop did on a day: by its schedule, on the one that has just ended. A run started by hand names its
+    day."""
+    day = day or (flow.fire_time - timedelta(days=1)).date().isoformat()
+    figures: dict[str, Any] = flow.do("sum up the day", sum_up_day, {"day": day})
+    return figures
+
+
 WORKFLOWS = (fulfil_order.name, ship_parcel.name)
-"""The names of all workflows of the shop."""
+"""The names of the workflows that an order goes through."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, overload
 
 from pikku_storage.durations import Duration, to_milliseconds
@@ -19,6 +20,7 @@ from pikku_storage.workflows.policies import Approvers
 from pikku_storage.workflows.records import ApprovalOutcome
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
+from pikku_storage.workflows.schedules.wire import fire_time_of
 from pikku_storage.workflows.schemas import SchemaSource
 
 T = TypeVar("T")
@@ -53,6 +55,14 @@ class Flow:
     def owner_id(self) -> str | None:
         """The owner of the run."""
         return self._replay.run.owner_id
+
+    @property
+    def fire_time(self) -> datetime | None:
+        """The time for which a schedule started the run, in the schedule's time zone; `None` if none did.
+
+        A run that is late, caught up or backfilled has the time that it is for, and every pass the same.
+        """
+        return fire_time_of(self._replay.run.wire)
 
     @overload
     def do(

@@ -1,4 +1,5 @@
-"""The `workflow_*` tables (contract tables.md §3, 14-17), and one of ours for the answers to approvals.
+"""The `workflow_*` tables: the contract's four (tables.md §3, 14-17), and two of ours, for the answers to approvals and
+for schedules.
 
 Names of tables and columns are the contract's. Columns the contract does not have are nullable and marked "ours".
 Nothing here changes a row: every state change is a guarded UPDATE in `querysets/`, and nobody calls `.save()` on an
@@ -16,7 +17,16 @@ from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, Pa
 from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.workflows.definitions import NAME_LENGTH
-from pikku_storage.workflows.querysets import AnswerQuerySet, RunQuerySet, StepQuerySet, VersionQuerySet
+from pikku_storage.workflows.querysets import (
+    AnswerQuerySet,
+    RunQuerySet,
+    ScheduleQuerySet,
+    StepQuerySet,
+    VersionQuerySet,
+)
+from pikku_storage.workflows.schedules.declarations import NAME_LENGTH as SCHEDULE_NAME_LENGTH
+from pikku_storage.workflows.schedules.fires import LONGEST as CRON_LENGTH
+from pikku_storage.workflows.schedules.policies import CatchUp, Overlap, ScheduleSource
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, Verdict, VersionStatus
 
 ID_LENGTH = 255
@@ -88,6 +98,12 @@ class WorkflowRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workflow} · {self.id}"
+
+    @staticmethod
+    def id_of(workflow: str, idempotency_key: str) -> str:
+        """The id of the run that was started with that key: its primary key is what makes the key unique, on every
+        database."""
+        return derived_id("idempotency", workflow, idempotency_key)
 
 
 class WorkflowStep(models.Model):
@@ -264,3 +280,45 @@ class WorkflowVersion(models.Model):
     def id_of(workflow_name: str, graph_hash: str) -> str:
         """The id of the row of that version."""
         return derived_id(workflow_name, graph_hash)
+
+
+class WorkflowSchedule(models.Model):
+    """When to start a workflow, again and again. Its id is derived from its name, which is so unique."""
+
+    id = text_id(primary_key=True, editable=False)
+    name = ExactCharField(_("name"), max_length=SCHEDULE_NAME_LENGTH)
+    workflow = ExactCharField(_("workflow"), max_length=NAME_LENGTH)
+    input = PayloadField(_("input"))
+    owner_id = text_id(verbose_name=_("owner"), null=True)
+    cron = ExactCharField(_("cron expression"), max_length=CRON_LENGTH)
+    timezone = ExactCharField(_("time zone"), max_length=64)
+    catch_up = ExactCharField(_("for missed fires"), max_length=16, choices=CatchUp, default=CatchUp.LATEST)
+    overlap = ExactCharField(_("while the previous run is live"), max_length=16, choices=Overlap, default=Overlap.ALLOW)
+    source = ExactCharField(_("made by"), max_length=16, choices=ScheduleSource, default=ScheduleSource.OPERATOR)
+    enabled = models.BooleanField(_("enabled"), default=True)
+    undeclared = models.BooleanField(_("gone from the code"), default=False)
+    next_fire_at = MillisecondDateTimeField(_("next fire"), null=True)
+    last_fire_at = MillisecondDateTimeField(_("last fire"), null=True)
+    last_run_id = text_id(verbose_name=_("last run"), null=True)
+    created_at = MillisecondDateTimeField(_("created"))
+    updated_at = MillisecondDateTimeField(_("updated"))
+
+    objects = ScheduleQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workflow_schedules"
+        verbose_name = _("schedule")
+        verbose_name_plural = _("schedules")
+        ordering = ("name", "id")
+        indexes = (
+            models.Index(fields=("name", "id"), name="idx_workflow_schedules_name"),
+            SparseIndex(fields=("next_fire_at",), present="next_fire_at", name="idx_workflow_schedules_due"),
+        )
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+    @staticmethod
+    def id_of(name: str) -> str:
+        """The id of the schedule of that name."""
+        return derived_id("schedule", name)

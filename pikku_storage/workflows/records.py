@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from pikku_storage.ids import child_run_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.gates import GATE_RPCS
+from pikku_storage.workflows.schedules.policies import ScheduleState
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus, Verdict
 
 
@@ -338,3 +339,50 @@ class Version:
 
     graph: Json
     source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule as stored."""
+
+    id: str
+    name: str
+    workflow: str
+    input: dict[str, Json]
+    owner_id: str | None
+    cron: str
+    timezone: str
+    catch_up: str
+    overlap: str
+    source: str
+    enabled: bool
+    undeclared: bool
+    next_fire_at: datetime | None
+    last_fire_at: datetime | None
+    last_run_id: str | None
+    created_at: datetime
+    updated_at: datetime
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+
+    @property
+    def state(self) -> str:
+        """`active`, `paused`, or `undeclared` for one that is gone from the code."""
+        return ScheduleState.of(enabled=self.enabled, undeclared=self.undeclared).value
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it fires."""
+        return self.state == ScheduleState.ACTIVE
+
+
+Schedule.COLUMNS = tuple(field.name for field in fields(Schedule))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfilledFire:
+    """One fire of a backfill, and the run that stands for it; `created` unless it was there before."""
+
+    fire_at: datetime
+    run_id: str
+    created: bool

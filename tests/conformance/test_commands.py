@@ -1,4 +1,4 @@
-"""`manage.py relay`, `manage.py check_storage` and `manage.py approve_run`."""
+"""`manage.py relay`, `check_storage`, `approve_run`, `list_schedules` and `backfill_schedule`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from pikku_storage.workflows.gates import APPROVAL_RPC, GATE_RPCS
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.invariants import BATCH, find_violations
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
+from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.runs import WorkflowRunService
+from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.recording import RecordingDispatcher
 from tests.conformance.support import DATABASE, MINUTE
@@ -358,3 +360,94 @@ def test_a_command_that_cannot_answer_says_why(asked: WorkflowRunHandle, options
 def test_an_unknown_run_cannot_be_answered(db: None) -> None:
     with pytest.raises(CommandError, match="Workflow run not found"):
         _called("approve_run", "nobody", "--reason", "release", "--decision", "true")
+
+
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nightly(db: None, monkeypatch: pytest.MonkeyPatch) -> ScheduleService:
+    """A schedule that an operator made, and no other."""
+    monkeypatch.setattr(registry, "workflows", {})
+
+    @workflow
+    def report(flow: Flow, region: str) -> None: ...
+
+    service = ScheduleService()
+    service.create("nightly", "report", "0 3 * * *", timezone="Asia/Tokyo", data={"region": "south"})
+    return service
+
+
+def test_schedules_are_listed_with_their_next_fires(nightly: ScheduleService, outbox: RecordingDispatcher) -> None:
+    code, out, _ = _called("list_schedules")
+    first, *fires = out.splitlines()
+    assert code == 0
+    assert first == ("nightly: report at '0 3 * * *' in Asia/Tokyo (missed: latest, overlap: allow, made by operator)")
+    assert len(fires) == 5
+    assert all(line.startswith("  next  ") and line.endswith(" 03:00 JST") for line in fires)
+
+    with clock.travel(timedelta(days=1)):
+        WorkflowService().relay()
+    lines = _called("list_schedules")[1].splitlines()
+    assert lines[1].startswith("  last  ")
+    assert lines[1].endswith(f", run {WorkflowRun.objects.get().pk}")
+
+
+def test_schedules_are_listed_as_json(nightly: ScheduleService) -> None:
+    nightly.pause("nightly")
+    (line,) = _called("list_schedules", "--json")[1].splitlines()
+    assert json.loads(line) == {
+        "name": "nightly",
+        "state": "paused",
+        "workflow": "report",
+        "cron": "0 3 * * *",
+        "timezone": "Asia/Tokyo",
+        "catch_up": "latest",
+        "overlap": "allow",
+        "source": "operator",
+        "owner_id": None,
+        "input": {"region": "south"},
+        "last_fire_at": None,
+        "last_run_id": None,
+        "next_fires": [],
+    }
+    assert _called("list_schedules")[1].startswith("nightly [paused]: report")
+
+
+def test_a_list_shows_what_the_code_declares_before_any_relay_has_run(nightly: ScheduleService) -> None:
+    nightly.delete("nightly")
+    assert _called("list_schedules") == (0, "There are no schedules.\n", "")
+
+    @workflow(schedule="@hourly")
+    def tidy_up(flow: Flow) -> None: ...
+
+    assert _called("list_schedules")[1].startswith("tidy_up: tidy_up at '@hourly' in UTC")
+
+
+def test_a_backfill_says_what_it_starts(nightly: ScheduleService) -> None:
+    span = ["--from=2026-03-01", "--to=2026-03-02T03:00"]
+    dry = _called("backfill_schedule", "nightly", *span, "--dry-run")[1].splitlines()
+    assert [line[:33] for line in dry[:-1]] == [f"2026-03-0{day} 03:00 JST  would start" for day in (1, 2)]
+    assert dry[-1] == "2 of 2 fires would start"
+    assert not WorkflowRun.objects.exists()
+
+    assert _called("backfill_schedule", "nightly", *span)[1].splitlines()[-1] == "2 of 2 fires started"
+    more = _called("backfill_schedule", "nightly", span[0], "--to=2026-03-02T18:00Z")[1].splitlines()
+    assert [line.split("  ")[1].rpartition(" ")[0] for line in more[:-1]] == [*["has run already:"] * 2, "started"]
+    assert more[-1] == "1 of 3 fires started"
+    assert WorkflowRun.objects.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing", "--from=2026-03-01", "--to=2026-03-02"], "no schedule 'nothing'"),
+        (["nightly", "--from=yesterday", "--to=2026-03-02"], "'yesterday' is no time"),
+        (["nightly", "--from=2026-03-02", "--to=2026-03-01"], "to a later one"),
+        (["nightly", "--from=2026-03-02", "--to=2999-03-01"], "not into the future"),
+        (["nightly", "--from=2026-03-02", "--to=2026-03-02", "--database=moon"], "no database 'moon'"),
+    ],
+)
+def test_a_backfill_that_makes_no_sense_is_refused(nightly: ScheduleService, arguments: list[str], says: str) -> None:
+    with pytest.raises(CommandError, match=says):
+        call_command("backfill_schedule", *arguments)

@@ -28,6 +28,7 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.routing import RELAY_ENTRY, RELAY_EXPIRES, SENDING_LIMITS
 from pikku_storage.workflows.runs import WorkflowRunService
+from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
 from pikku_storage.workflows.statuses import (
     RUN_TRANSITIONS,
@@ -200,7 +201,7 @@ def signatures(cls: type) -> list[str]:
     return [signature_text(name, method) for name, method in public_methods(cls).items()]
 
 
-@pytest.mark.parametrize("cls", [WorkflowService, WorkflowRunService], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [WorkflowService, WorkflowRunService, ScheduleService], ids=lambda cls: cls.__name__)
 def test_every_operation_of_a_service_is_documented(cls: type) -> None:
     text = section_of(REFERENCE / "services.md", f"`{cls.__name__}`")
     assert documented_signatures(text) == signatures(cls)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import DatabaseError
 
@@ -28,6 +28,8 @@ from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 BATCH = 100
 
@@ -50,7 +52,7 @@ def relay_steps(runtime: Runtime, *, limit: int = BATCH) -> Batch:
     for row in rows:
         run_status = row.pop("run__status")
         step = StepState.from_row(row)
-        if _safely(step.run_id, partial(_see_to_step, runtime, step, run_status, now, woken)):
+        if safely(f"run {step.run_id}", partial(_see_to_step, runtime, step, run_status, now, woken)):
             woken[step.run_id] = None
     return Batch(len(rows), list(woken))
 
@@ -63,7 +65,7 @@ def relay_answers(runtime: Runtime, *, limit: int = BATCH) -> Batch:
         .order_by("due_at")
         .values("id", "run_id", "step_name", "due_at", "redrives", "run__status")[:limit]
     )
-    driven = [row["run_id"] for row in rows if _safely(row["run_id"], partial(_see_to_answer, runtime, row, now))]
+    driven = [row["run_id"] for row in rows if safely(row["run_id"], partial(_see_to_answer, runtime, row, now))]
     return Batch(len(rows), driven)
 
 
@@ -75,19 +77,19 @@ def relay_runs(runtime: Runtime, *, limit: int = BATCH) -> Batch:
         .order_by("due_at")
         .values("id", "status", "due_at", "redrives", "pass_token")[:limit]
     )
-    driven = [row["id"] for row in rows if _safely(row["id"], partial(_see_to_run, runtime, dict(row), now))]
+    driven = [row["id"] for row in rows if safely(f"run {row['id']}", partial(_see_to_run, runtime, dict(row), now))]
     return Batch(len(rows), driven)
 
 
-def _safely(run_id: str, action: Callable[[], bool]) -> bool:
-    """One bad row must not keep the others from being seen to."""
+def safely(row: str, action: Callable[[], T]) -> T | None:
+    """One bad row must not keep the others from being seen to; `None` if it is one."""
     try:
         return action()
     except DatabaseError:
         raise
     except Exception:
-        logger.exception("The relay could not drive run %s on", run_id)
-        return False
+        logger.exception("The relay could not drive %s on", row)
+        return None
 
 
 def _see_to_step(runtime: Runtime, step: StepState, run_status: str, now: datetime, woken: dict[str, None]) -> bool:

@@ -18,8 +18,8 @@ from pikku_storage.db import Engine, engine
 from pikku_storage.exceptions import WorkflowDispatchException
 from pikku_storage.json import Json
 from pikku_storage.workflows.dispatch import Message, dispatcher, is_inline
-from pikku_storage.workflows.models import WorkflowAnswer, WorkflowRun, WorkflowStep
-from pikku_storage.workflows.querysets import AnswerQuerySet, Claim, RunQuerySet, StepQuerySet
+from pikku_storage.workflows.models import WorkflowAnswer, WorkflowRun, WorkflowSchedule, WorkflowStep
+from pikku_storage.workflows.querysets import AnswerQuerySet, Claim, RunQuerySet, ScheduleQuerySet, StepQuerySet
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus
 
@@ -57,6 +57,11 @@ class Runtime:
     def answers(self) -> AnswerQuerySet:
         """Answers to approvals, for state changes and reads."""
         return WorkflowAnswer.objects.using(self.using)
+
+    @cached_property
+    def schedules(self) -> ScheduleQuerySet:
+        """Schedules, for state changes and reads."""
+        return WorkflowSchedule.objects.using(self.using)
 
     @property
     def is_inline(self) -> bool:

@@ -1,4 +1,4 @@
-"""Every state change of runs, steps, answers and versions, each one guarded write that answers who won.
+"""Every state change of runs, steps, answers, versions and schedules, each one guarded write that answers who won.
 
 A method returns `True` to the one caller whose WHERE still held; whoever gets `False` was too late and does nothing.
 Statuses come from `statuses.py`; what must happen together goes to the database's engine as one list of operations.
@@ -7,6 +7,7 @@ Statuses come from `statuses.py`; what must happen together goes to the database
 from pikku_storage.workflows.querysets.answers import AnswerQuerySet
 from pikku_storage.workflows.querysets.base import LIVE, TERMINAL, Claim, NewStep
 from pikku_storage.workflows.querysets.runs import RunQuerySet
+from pikku_storage.workflows.querysets.schedules import ScheduleQuerySet
 from pikku_storage.workflows.querysets.steps import StepQuerySet
 from pikku_storage.workflows.querysets.versions import VersionQuerySet
 
@@ -17,6 +18,7 @@ __all__ = [
     "Claim",
     "NewStep",
     "RunQuerySet",
+    "ScheduleQuerySet",
     "StepQuerySet",
     "VersionQuerySet",
 ]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 class AnswerQuerySet(EngineQuerySet["WorkflowAnswer"]):
     """State changes of the trails of approvals. The next entry of a trail is whoever's inserts it first."""
 
-    is_mirrored = False
-
     def of_gate(self, run_id: str, step_name: str) -> list[Answer]:
         """The trail of an approval, from its first entry on."""
         where = {"run_id": run_id, "step_name": step_name}

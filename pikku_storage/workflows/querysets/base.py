@@ -51,13 +51,10 @@ class EngineQuerySet(querysets.EngineQuerySet[Row]):
     """What the querysets of engine rows share: every write goes through one of the three methods below, and what it
     wrote to the mirror, if there is one."""
 
-    is_mirrored = True
-    """Whether the contract's mirror knows these rows."""
-
     def _apply(self, *operations: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`."""
         counts = self.engine.apply(*operations, durable=durable)
-        if counts[0] and self.is_mirrored:
+        if counts[0]:
             pass_on(self.db, operations, counts)
         return counts
 

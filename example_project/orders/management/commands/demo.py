@@ -77,6 +77,7 @@ class Command(BaseCommand):
             report.print_runs(console, seconds=time.monotonic() - start)
             discrepancies = books.check()
             report.print_books(console, discrepancies)
+            report.print_schedules(console)
             if not settled:
                 console.print(f"[bold red]Some runs did not settle within {timeout:.0f} seconds.[/]")
             if not once:
