@@ -133,6 +133,15 @@ class WorkflowRunSuspendedError(WorkflowError):
         super().__init__(f"Workflow run is suspended: {run_id}. {self.error.get('message') or 'No reason was stored.'}")
 
 
+class WorkflowRunForbiddenError(WorkflowError):
+    """The run belongs to somebody else. The text names neither the run nor its owner."""
+
+    http_status = 403
+
+    def __init__(self) -> None:
+        super().__init__("Not authorized to access this workflow run")
+
+
 class WorkflowStepFunctionMismatchError(WorkflowError):
     """A message, or today's code, names another function for a step than the one the step was recorded with."""
 

@@ -23,7 +23,7 @@ HOLD_ABOVE_CENTS = 20_000
 REFUSALS = {"OUT_OF_STOCK": Kind.OUT_OF_STOCK, "CARD_DECLINED": Kind.DECLINED}
 
 
-@workflow
+@workflow(http="orders.add_order")
 def fulfil_order(
     flow: Any,
     order_id: str,

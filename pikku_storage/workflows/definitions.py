@@ -41,6 +41,9 @@ R = TypeVar("R")
 Versioning: TypeAlias = Literal["auto-upgrade", "pinned"]
 """What becomes of a run whose workflow's body is changed: it goes on with the new one, or waits for the old one."""
 
+HttpAccess: TypeAlias = bool | str
+"""Whether a workflow is served over HTTP, and the permission that starting it needs."""
+
 NAME_LENGTH = 255
 _ANY_KEYWORD = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_KEYWORD}
 
@@ -174,6 +177,7 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
         *,
         name: str | None = None,
         versioning: Versioning = "auto-upgrade",
+        http: HttpAccess = False,
     ) -> None:
         super().__init__(body, name)
         if versioning not in get_args(Versioning):
@@ -181,6 +185,7 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
                 f"{self.source_place}: versioning is one of {', '.join(get_args(Versioning))}; not {versioning!r}"
             )
         self.versioning = versioning
+        self.http = _http_access(self, http)
         if inspect.iscoroutinefunction(body):
             raise WorkflowRegistrationError(
                 f"{self.source_place}: a workflow's body is a plain def; its step functions may be async def"
@@ -265,6 +270,19 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
         return {"name": self.name, "parameters": self._signature_text(), "source": self.source}
 
 
+def _http_access(definition: WorkflowDefinition[Any], http: HttpAccess) -> HttpAccess:
+    is_permission = isinstance(http, str) and all(http.partition("."))
+    if not (isinstance(http, bool) or is_permission):
+        raise WorkflowRegistrationError(
+            f'{definition.source_place}: http is True, False or a permission such as "shop.add_order"; not {http!r}'
+        )
+    if http and ("/" in definition.name or not definition.name.strip(".")):
+        raise WorkflowRegistrationError(
+            f"{definition.source_place}: {definition.name!r} cannot be a part of an address; give it another name=…"
+        )
+    return http
+
+
 def _policy(place: str, retries: int | None, retry_delay: Duration | None) -> RetryPolicy:
     try:
         return RetryPolicy.of(retries, retry_delay)
@@ -332,7 +350,7 @@ def workflow(body: Callable[Concatenate[Flow, P], Any], /) -> WorkflowDefinition
 
 @overload
 def workflow(
-    *, name: str | None = None, versioning: Versioning = "auto-upgrade"
+    *, name: str | None = None, versioning: Versioning = "auto-upgrade", http: HttpAccess = False
 ) -> Callable[[Callable[Concatenate[Flow, P], Any]], WorkflowDefinition[P]]: ...
 
 
@@ -342,6 +360,9 @@ def workflow(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     * `name`: what rows and messages call it; the Python name by default.
     * `versioning`: `"auto-upgrade"`, the default, lets runs go on with today's body; with `"pinned"` a run whose body
       was changed waits, suspended, for a worker that has the one it was started with.
+    * `http`: `True` lets signed-in users start it and follow their runs over HTTP, where the project includes
+      `pikku_storage.workflows.urls`; with a permission (`"shop.add_order"`) only those start it who have that. `False`,
+      the default, gives it no address.
 
     The body runs from the top each time the run is taken up, with recorded steps answering at once; so whatever it does
     besides calling steps must not depend on time, chance or the outside. Raises `WorkflowRegistrationError`.
