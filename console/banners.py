@@ -121,8 +121,9 @@ def _suspended(run: RunRow) -> Banner:
 
 def _waiting(run: RunRow, steps: Sequence[StepRow], timeline: Timeline, now: datetime) -> Banner | None:
     states = {lane.step_id: lane.state for lane in timeline.steps()}
-    if State.RUNNING in states.values():
-        return None
+    running = [step for step in steps if states.get(step.id) is State.RUNNING]
+    if running:
+        return _on_children(running)
     waiting = [step for step in steps if states.get(step.id) is State.WAITING and step.due_at is not None]
     queued = [step for step in steps if states.get(step.id) is State.QUEUED]
     if queued:
@@ -133,6 +134,18 @@ def _waiting(run: RunRow, steps: Sequence[StepRow], timeline: Timeline, now: dat
         text = format_html(gettext("No worker has taken this run yet; it was started {}."), ago(run.created_at, now))
         return Banner(kind="waiting", text=text, hint=_late_hint(run.created_at, now, gettext("a Celery worker")))
     return None
+
+
+def _on_children(running: Sequence[StepRow]) -> Banner | None:
+    if not all(step.awaits_child for step in running):
+        return None
+    text = ngettext(
+        "Waiting for the run that does <b>{}</b>.",
+        "Waiting for {} runs, the first of them does <b>{}</b>.",
+        len(running),
+    )
+    names = [running[0].step_name] if len(running) == 1 else [len(running), running[0].step_name]
+    return Banner(kind="waiting", text=format_html(text, *names))
 
 
 def _queued(steps: Sequence[StepRow], now: datetime) -> Banner:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from pikku_storage.ids import child_run_id
 from pikku_storage.workflows.records import HistoryEntry
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus
 
@@ -84,6 +85,12 @@ class StepRow:
             return timedelta(milliseconds=float(self.planned_ms))
         except (ValueError, OverflowError):
             return None
+
+    @property
+    def awaits_child(self) -> bool:
+        """Whether a run of its own does the current attempt, and has not ended."""
+        is_noted = self.status == StepStatus.RUNNING and self.child_run_id is not None
+        return is_noted and self.child_run_id == child_run_id(self.id, self.attempt)
 
     @property
     def compensates(self) -> str | None:

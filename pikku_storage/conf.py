@@ -55,6 +55,13 @@ class PikkuSettings:
         return self._milliseconds("HTTP_STREAM_LIFE", "5min")
 
     @property
+    def MIRROR(self) -> str | None:
+        """Alias of a database that every write is repeated in, or the dotted path of a class that repeats them; `None`
+        for no mirror, the default."""
+        value: str | None = self._get("MIRROR", None)
+        return value
+
+    @property
     def QUEUE(self) -> str:
         """The broker queue of runs, and of steps whose function names no queue of its own. Default: the project's
         `task_default_queue`, which every worker serves unless it is told otherwise.

@@ -142,6 +142,21 @@ class WorkflowRunForbiddenError(WorkflowError):
         super().__init__("Not authorized to access this workflow run")
 
 
+class WorkflowDepthError(WorkflowError):
+    """A workflow called another one, which called another one, and so on, deeper than is sensible; most likely one
+    starts itself for ever."""
+
+    http_status = 422
+    code = "WORKFLOW_TOO_DEEP"
+
+    def __init__(self, name: str, deepest: int) -> None:
+        super().__init__(
+            f"Workflow {name!r} would be sub-workflow number {deepest + 1} of one another, and {deepest} are the most. "
+            "Does one of them start itself for ever?"
+        )
+        self.name = name
+
+
 class WorkflowStepFunctionMismatchError(WorkflowError):
     """A message, or today's code, names another function for a step than the one the step was recorded with."""
 

@@ -59,6 +59,12 @@ def copied_id(original: str, *parts: str) -> str:
     return original[:_TIME] + derived_id(*parts)[_TIME:]
 
 
+def child_run_id(step_id: str, attempt: int) -> str:
+    """The id of the run that does that attempt of a step: starting it twice is the same run, and a further attempt is
+    another one."""
+    return derived_id("child", step_id, str(attempt))
+
+
 # As the `uuid` module does it, without its objects: every step takes three of them.
 
 

@@ -1,19 +1,27 @@
 """What every test may use: the servers that a test asks for by name, and the environment of processes it starts."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from celery import current_app
+from django.core.management import call_command
 from django.core.management.color import Style
 from django.core.management.commands import flush
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.operations import DatabaseOperations
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.utils import ConnectionHandler
+from django.test import override_settings
+from pytest_django import DjangoDbBlocker, Settings
 
 from example_project.databases import PIKKU
+from pikku_storage.workflows import mirroring
+from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from tests.conformance.support import MIRROR
 
 KEPT_BY_FLUSH = {"auth_permission", "django_content_type"}
 """What `migrate` makes and no test changes."""
@@ -87,6 +95,56 @@ def _url_of(connection: BaseDatabaseWrapper) -> str:
     scheme, port = ("mysql", 3306) if connection.vendor == "mysql" else ("postgres", 5432)
     login = ":".join(filter(None, [database["USER"], database["PASSWORD"]]))
     return f"{scheme}://{login}@{database['HOST']}:{database['PORT'] or port}/{database['NAME']}"
+
+
+@pytest.fixture(scope="session")
+def migrate_the_mirror() -> Callable[[], None]:
+    """Makes the tables of the fixture `mirror_database`.
+
+    A project that keeps everything in MongoDB migrates a mirror in SQL with keys that SQL has, as the guide says.
+    """
+
+    def migrate() -> None:
+        settings = override_settings(
+            PIKKU_STORAGE={"MIRROR": MIRROR}, DEFAULT_AUTO_FIELD="django.db.models.BigAutoField"
+        )
+        with settings, pytest.MonkeyPatch.context() as patch:
+            # In a process of its own it would not be made yet.
+            patch.setattr(MigrationRecorder, "_migration_class", None)
+            call_command("migrate", database=MIRROR, verbosity=0)
+
+    return migrate
+
+
+@pytest.fixture(scope="module")
+def mirror_database(
+    tmp_path_factory: pytest.TempPathFactory,
+    django_db_setup: None,
+    django_db_blocker: DjangoDbBlocker,
+    migrate_the_mirror: Callable[[], None],
+) -> Iterator[None]:
+    """A second database, on SQLite whatever the first one is, with the tables of a mirror. No other module has it."""
+    file = tmp_path_factory.mktemp("mirror") / "mirror.sqlite3"
+    options = {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA synchronous=OFF"}
+    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(file), "OPTIONS": options}
+    connections.settings[MIRROR] = ConnectionHandler({"default": database}).settings["default"]
+    with django_db_blocker.unblock():
+        migrate_the_mirror()
+    yield
+    connections[MIRROR].close()
+    del connections[MIRROR], connections.settings[MIRROR]
+
+
+@pytest.fixture
+def mirror(mirror_database: None, db: None, settings: Settings) -> Iterator[Any]:
+    """What is written is mirrored in this test; the mirror's connection."""
+    settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "MIRROR": MIRROR}
+    mirroring.mirror.cache_clear()
+    yield connections[MIRROR]
+    mirroring.mirror.cache_clear()
+    # Django empties what it would migrate, and without the setting that is nothing.
+    for model in (WorkflowStepHistory, WorkflowStep, WorkflowRun, WorkflowVersion):
+        model._default_manager.using(MIRROR).delete()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,7 +23,7 @@ from example_project.orders.models import (
     StockRelease,
     StockReservation,
 )
-from example_project.orders.workflows import fulfil_order
+from example_project.orders.workflows import WORKFLOWS
 from pikku_storage.ids import invocation_id
 from pikku_storage.workflows.models import WorkflowStep
 
@@ -148,7 +148,7 @@ def check_steps() -> Iterator[Discrepancy]:
     """
     succeeded: dict[str, set[str]] = defaultdict(set)
     started: dict[str, set[str]] = defaultdict(set)
-    rows = WorkflowStep.objects.filter(run__workflow=fulfil_order.name, rpc_name__isnull=False)
+    rows = WorkflowStep.objects.filter(run__workflow__in=WORKFLOWS, rpc_name__isnull=False)
     for run_id, step_name, function, status in rows.values_list("run_id", "step_name", "rpc_name", "status"):
         key = invocation_id(run_id, step_name)
         started[function or ""].add(key)

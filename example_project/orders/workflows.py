@@ -23,6 +23,16 @@ HOLD_ABOVE_CENTS = 20_000
 REFUSALS = {"OUT_OF_STOCK": Kind.OUT_OF_STOCK, "CARD_DECLINED": Kind.DECLINED}
 
 
+@workflow
+def ship_parcel(flow: Any, order_id: str, courier: str, postcode: str, items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Pack the lines of an order, and have the courier collect the parcel."""
+    packed = flow.map("pack", pack_item, [{"order_id": order_id, **item} for item in items])
+    pieces = sum(item["quantity"] for item in packed)
+    collection = {"order_id": order_id, "courier": courier, "postcode": postcode, "pieces": pieces}
+    booked: dict[str, Any] = flow.do("book parcel", book_parcel, collection)
+    return booked
+
+
 @workflow(http="orders.add_order")
 def fulfil_order(
     flow: Any,
@@ -57,13 +67,11 @@ def fulfil_order(
     if total_cents > HOLD_ABOVE_CENTS:
         flow.sleep("fraud hold", "2s")
 
-    packed = flow.map("pack", pack_item, [{"order_id": order_id, **item} for item in items])
-    pieces = sum(item["quantity"] for item in packed)
     try:
         parcel = flow.do(
-            "book parcel",
-            book_parcel,
-            {"order_id": order_id, "courier": courier, "postcode": postcode, "pieces": pieces},
+            "ship parcel",
+            ship_parcel,
+            {"order_id": order_id, "courier": courier, "postcode": postcode, "items": items},
             on_error=undo_order,
         )
     except WorkflowStepFailedError:
@@ -76,3 +84,7 @@ def fulfil_order(
         ("tell the customer", notify, {"order_id": order_id, "email": email, "kind": Kind.SHIPPED.value}),
     )
     return {"outcome": Kind.SHIPPED.value, "tracking": parcel["tracking"]}
+
+
+WORKFLOWS = (fulfil_order.name, ship_parcel.name)
+"""The names of all workflows of the shop."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -14,8 +14,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import cut
 from pikku_storage.db.operations import NOT_NULL, Conditions, Expired, Operation, OrNull, Update
-
-T = TypeVar("T")
 
 
 class Engine(ABC):
@@ -64,13 +62,6 @@ class Engine(ABC):
         """
         return 0
 
-    def retrying(self, write: Callable[[], T]) -> T:
-        """Do a write of the ORM, as one transaction, and again if the server undid it to break a deadlock.
-
-        The methods below do that by themselves.
-        """
-        return write()
-
     @abstractmethod
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
         """Do the operations as one, in order; the `rest` only if `first` matched. Answers with the number of rows each
@@ -80,7 +71,8 @@ class Engine(ABC):
         mean that these matched nothing and nothing was written. On engines with transactions either all of it is
         written or none; elsewhere the operation that decides is atomic, and what a crash then cuts off is done later,
         by `recover`. No row may be touched by two of the operations. An `Insert` that decides is followed by inserts
-        only, of rows that nobody can find without it; an `Update` that decides and is followed names its primary key.
+        only, of rows that nobody can find without it; an `Update` that decides and is followed names its primary key. A
+        `Delete` stands alone.
 
         With `durable=False` a crash of the database server may undo the write, whole, within its first moments; an
         engine that gains nothing by that, and one inside a transaction, ignores it. It is for what does no harm when
@@ -115,13 +107,6 @@ class Engine(ABC):
 
     def _rows(self, model: type[models.Model], where: Conditions) -> models.QuerySet[Any, Any]:
         return model._default_manager.using(self.using).filter(*[_condition(*each) for each in where.items()])
-
-    def delete(self, model: type[models.Model], where: Conditions) -> int:
-        """Delete the rows that meet `where`, by one statement that does not look for what refers to them; answers how
-        many there were. Whoever deletes begins with the children: MongoDB has no foreign keys, and elsewhere a child
-        that is left raises `IntegrityError`."""
-        # Django answers `None` if an empty list makes a query needless.
-        return self._rows(model, where)._raw_delete(self.using) or 0
 
     @abstractmethod
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:

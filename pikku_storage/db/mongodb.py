@@ -39,6 +39,7 @@ from pikku_storage.db.fields import PayloadField, field_of
 from pikku_storage.db.operations import (
     NOT_NULL,
     Conditions,
+    Delete,
     Expired,
     Guard,
     Insert,
@@ -104,11 +105,6 @@ class MongodbEngine(Engine):
             counts = self._chain(rest[0], rest[1:])
             return (counts[0], *counts)
 
-    def delete(self, model: type[models.Model], where: Conditions) -> int:
-        """See `Engine.delete`."""
-        with _translated():
-            return int(self._call(model._meta.db_table, "delete_many", self._filter(model, where)).deleted_count)
-
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
         """See `Engine.merge_json_key`."""
         column, updated_at = _column(model, field), _column(model, "updated_at")
@@ -150,8 +146,7 @@ class MongodbEngine(Engine):
             # before, it has never been.
             counts = [self._carry_out(write) for write in reversed(writes)]
             return (self._carry_out(self._write(decisive), once=True), *reversed(counts))
-        assert isinstance(decisive, Update)  # noqa: S101 - a guard can only stand first
-        if not writes or self.connection.in_atomic_block_mongo:
+        if not writes or not isinstance(decisive, Update) or self.connection.in_atomic_block_mongo:
             touched = self._carry_out(self._write(decisive))
             return (touched, *(self._carry_out(write) if touched else 0 for write in writes))
         ticket = {"id": uuid4().hex, "at": self.now(), "writes": encode({"writes": writes})}
@@ -199,18 +194,20 @@ class MongodbEngine(Engine):
         if isinstance(operation, InsertMany):
             rows = [self._document(model, {**operation.common, **row}) for row in operation.rows]
             return {"table": model._meta.db_table, "documents": rows}
+        where = self._filter(model, operation.where)
+        if isinstance(operation, Delete):
+            return {"table": model._meta.db_table, "remove": where}
         assert isinstance(operation, Update)  # noqa: S101 - a guard can only stand first
-        return {
-            "table": model._meta.db_table,
-            "where": self._filter(model, operation.where),
-            "change": self._change(model, operation.values, ticket),
-        }
+        change = self._change(model, operation.values, ticket)
+        return {"table": model._meta.db_table, "where": where, "change": change}
 
     def _carry_out(self, write: Document, *, once: bool = False) -> int:
         """Do it; answers with the number of documents it matched. `once`: a document that is there already is an
         error."""
         if "documents" in write:
             return self._insert(write["table"], write["documents"], once=once)
+        if "remove" in write:
+            return int(self._call(write["table"], "delete_many", write["remove"]).deleted_count)
         # The server repeats a write to one document by itself when a connection breaks, and never does it twice.
         is_one = isinstance(write["where"].get("_id"), str)
         method = "update_one" if is_one else "update_many"

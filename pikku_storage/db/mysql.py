@@ -12,7 +12,7 @@ from django.db import OperationalError, models, transaction
 
 from pikku_storage.db.base import utc
 from pikku_storage.db.fields import encode
-from pikku_storage.db.operations import Conditions, Operation
+from pikku_storage.db.operations import Operation
 from pikku_storage.db.sql import SqlEngine
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class MysqlEngine(SqlEngine):
         return utc(row[0].replace(tzinfo=UTC))
 
     def retrying(self, write: Callable[[], T]) -> T:
-        """See `Engine.retrying`."""
+        """Do a write, as one transaction, and again if the server undid it to break a deadlock."""
         # Inside a transaction the server undid all of it, and only its owner can do that again.
         if not self.connection.get_autocommit():
             return write()
@@ -56,10 +56,6 @@ class MysqlEngine(SqlEngine):
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`."""
         return self.retrying(lambda: super(MysqlEngine, self).apply(first, *rest, durable=durable))
-
-    def delete(self, model: type[models.Model], where: Conditions) -> int:
-        """See `Engine.delete`."""
-        return self.retrying(lambda: super(MysqlEngine, self).delete(model, where))
 
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
         """See `Engine.merge_json_key`.

@@ -84,4 +84,24 @@ class Update:
     values: Values
 
 
-Operation: TypeAlias = Guard | Insert | InsertMany | Update
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Removes the rows of `model` that meet `where`."""
+
+    model: type[Model]
+    where: Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What `Engine.merge_json_key` is told; it stands alone."""
+
+    model: type[Model]
+    id: str
+    field: str
+    key: str
+    value: Any
+    at: datetime
+
+
+Operation: TypeAlias = Guard | Insert | InsertMany | Update | Delete

@@ -8,10 +8,12 @@ from django.db import models
 
 from pikku_storage.conf import APP_LABELS, settings
 
+WORKFLOWS = f"{APP_LABELS}workflows"
+
 
 class PikkuRouter:
     """`DATABASE_ROUTERS = ["pikku_storage.db.router.PikkuRouter"]` sends the models of this package to the alias that
-    `PIKKU_STORAGE["DATABASE"]` names, and migrates nothing else there."""
+    `PIKKU_STORAGE["DATABASE"]` names, and migrates nothing else there, nor in the mirror."""
 
     @property
     def alias(self) -> str:
@@ -25,7 +27,8 @@ class PikkuRouter:
     db_for_write = db_for_read
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
-        """Our apps on our alias only, and nothing else on it if it is not the project's own database."""
+        """Our apps on our alias only, and workflows in the mirror; nothing else on either if it is not the project's
+        own database."""
         if app_label.startswith(APP_LABELS):
-            return db == self.alias
-        return False if db == self.alias != "default" else None
+            return db == self.alias or (db == settings.MIRROR and app_label == WORKFLOWS)
+        return False if db in {self.alias, settings.MIRROR} - {"default"} else None

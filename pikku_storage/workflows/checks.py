@@ -120,6 +120,27 @@ def check_naming(*, app_configs: Sequence[AppConfig] | None = None, **options: A
 
 
 @checks.register("pikku")
+def check_mirror(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
+    """`pikku.E006`: a mirror that cannot be one."""
+    from pikku_storage.workflows.models import WorkflowRun
+
+    named = settings.MIRROR
+    if named is None:
+        return []
+    try:
+        if named in connections:
+            engine(named)
+        elif not callable(getattr(import_string(named), "repeat", None)):
+            raise TypeError(f"{named} has no method repeat")
+        if named == router.db_for_write(WorkflowRun):
+            raise TypeError(f"{named} is the database that runs are kept in")
+    except (ImportError, ImproperlyConfigured, TypeError, AttributeError) as error:
+        hint = "Name an alias in DATABASES that holds no runs of its own, or a class with a repeat(write) method."
+        return [checks.Error(f"PIKKU_STORAGE['MIRROR']: {error}", hint=hint, id="pikku.E006")]
+    return []
+
+
+@checks.register("pikku")
 def check_sqlite(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
     """`pikku.W001`: SQLite whose transactions can fail at once instead of waiting for the other writer."""
     from pikku_storage.workflows.models import WorkflowRun

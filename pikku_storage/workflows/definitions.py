@@ -65,8 +65,8 @@ class _Definition(Generic[P, R]):
                 f"{self.source_place}: {name!r:.80} is no name: it {error.reason}"
             ) from None
         self.signature = inspect.signature(func)
-        self._parameters = list(self.signature.parameters.values())[self.skipped_parameters :]
-        for parameter in self._parameters:
+        self.parameters = list(self.signature.parameters.values())[self.skipped_parameters :]
+        for parameter in self.parameters:
             if parameter.kind not in _ANY_KEYWORD:
                 raise WorkflowRegistrationError(
                     f"{self.source_place}: the parameter {parameter} cannot be passed by keyword, "
@@ -81,11 +81,11 @@ class _Definition(Generic[P, R]):
 
     def check(self, data: Mapping[str, Any]) -> None:
         """Raise `WorkflowInputError` unless `data` fits the parameters."""
-        names = {parameter.name for parameter in self._parameters if parameter.kind is not parameter.VAR_KEYWORD}
-        open_ended = len(names) < len(self._parameters)
+        names = {parameter.name for parameter in self.parameters if parameter.kind is not parameter.VAR_KEYWORD}
+        open_ended = len(names) < len(self.parameters)
         missing = [
             parameter.name
-            for parameter in self._parameters
+            for parameter in self.parameters
             if parameter.name in names and parameter.default is parameter.empty and parameter.name not in data
         ]
         own = list(self.signature.parameters)[: self.skipped_parameters]
@@ -102,7 +102,7 @@ class _Definition(Generic[P, R]):
             )
 
     def _signature_text(self) -> str:
-        return f"({', '.join(str(_unquoted(parameter)) for parameter in self._parameters)})"
+        return f"({', '.join(str(_unquoted(parameter)) for parameter in self.parameters)})"
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name}>"

@@ -11,6 +11,7 @@ from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, RPCNotFoundError, WorkflowInputError
 from pikku_storage.json import Json, to_json, to_json_object
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, to_timeout
+from pikku_storage.workflows.engine import children
 from pikku_storage.workflows.engine.attempts import Target
 from pikku_storage.workflows.engine.replay import COMPENSATION_ARGUMENTS, Call, Replay, target_of
 from pikku_storage.workflows.errors import RPC_NOT_FOUND
@@ -19,7 +20,7 @@ from pikku_storage.workflows.retry import RetryPolicy
 
 T = TypeVar("T")
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
-StepFunction: TypeAlias = "FunctionDefinition[..., T] | Callable[..., T] | str"
+StepFunction: TypeAlias = "FunctionDefinition[..., T] | WorkflowDefinition[...] | Callable[..., T] | str"
 GatherItem: TypeAlias = "tuple[str, StepFunction[Any], Mapping[str, Any]]"
 
 
@@ -67,7 +68,7 @@ class Flow:
     def do(
         self,
         name: str,
-        function: str,
+        function: WorkflowDefinition[...] | str,
         data: Mapping[str, Any] | None = None,
         *,
         on_error: FunctionDefinition[..., Any] | None = None,
@@ -186,17 +187,17 @@ class Flow:
         if isinstance(function, str):
             function = self._named(function)
         if isinstance(function, WorkflowDefinition):
-            raise WorkflowInputError(f"{function.name!r} is a workflow; a step calls a function")
+            return self._workflow_call(name, function, data, options)
         if not callable(function):
             raise WorkflowInputError(f"{function!r} is neither a function nor the name of one")
         self._check_compensation(options.on_error)
         if isinstance(function, FunctionDefinition):
-            plain = _arguments(function.signature, data)
+            plain = _arguments(function.parameters, data)
             function.check(plain)
             target, policy = target_of(function), function.policy
             queue = self._replay.queue_of(function, in_group=options.group is not None)
         else:
-            plain = _arguments(_signature_of(function), data)
+            plain = _arguments(_signature_of(function).parameters.values(), data)
             target, policy, queue = Target(func=function, rpc_name=None, timeout_ms=None), RetryPolicy(), None
         if options.timeout is not None:
             target = replace(target, timeout_ms=to_timeout(options.timeout))
@@ -210,6 +211,23 @@ class Flow:
             on_error=options.on_error,
         )
 
+    def _workflow_call(self, name: str, definition: WorkflowDefinition[...], data: Any, options: _Options) -> Call:
+        if options.timeout is not None:
+            raise WorkflowInputError(f"{definition.name!r} is a workflow; only a function's step has a timeout")
+        self._check_compensation(options.on_error)
+        plain = _arguments(definition.parameters, data)
+        children.check_call(self._replay.run, definition, plain)
+        return Call(
+            name=name,
+            target=Target(func=definition.func, rpc_name=definition.name, timeout_ms=None),
+            data=plain,
+            # What a run has done is seldom put right by doing all of it again.
+            policy=RetryPolicy(retries=0).overridden(options.retries, options.retry_delay),
+            group=options.group,
+            is_workflow=True,
+            on_error=options.on_error,
+        )
+
     def _check_compensation(self, on_error: object) -> None:
         if on_error is None:
             return
@@ -220,9 +238,9 @@ class Flow:
         except WorkflowInputError as error:
             raise WorkflowInputError(f"on_error: {error}") from None
 
-    def _named(self, name: str) -> FunctionDefinition[..., Any]:
+    def _named(self, name: str) -> FunctionDefinition[..., Any] | WorkflowDefinition[...]:
         try:
-            return registry.function(name)
+            return registry.workflows.get(name) or registry.function(name)
         except RPCNotFoundError as error:
             self._replay.suspend(RPC_NOT_FOUND, str(error))
 
@@ -240,11 +258,11 @@ def _signature_of(func: Callable[..., Any]) -> inspect.Signature:
         return inspect.Signature()
 
 
-def _arguments(signature: inspect.Signature, item: Any) -> dict[str, Json]:
+def _arguments(parameters: Iterable[inspect.Parameter], item: Any) -> dict[str, Json]:
     """`item` as keyword arguments: a JSON object is them, anything else is the only one."""
     if isinstance(item, Mapping):
         return to_json_object(item, root="$data")
-    named = [parameter.name for parameter in signature.parameters.values() if parameter.kind in _NAMED]
+    named = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
     if len(named) == 1:
         return {named[0]: to_json(item, root="$data")}
     raise PayloadError("$data", f"must be a JSON object (a dict) of keyword arguments, not {type(item).__name__}")

@@ -105,6 +105,16 @@ class WorkflowRunHandle(AsyncTwins):
             await asyncio.sleep(pauses.after(run))
         return cast("Run", run)
 
+    @property
+    def parent(self) -> WorkflowRunHandle | None:
+        """The run whose step this run does; `None` if it does none."""
+        parent_id = self.get().parent_run_id
+        return None if parent_id is None else self._service.get_handle(parent_id)
+
+    def children(self) -> list[WorkflowRunHandle]:
+        """The runs that do steps of this one, one for each attempt, oldest first."""
+        return [self._service.get_handle(run.id) for run in self._service.list_child_runs(self.id)]
+
     def steps(self) -> list[StepState]:
         """The steps so far, oldest first."""
         return self._service.list_step_states(self.id)

@@ -4,11 +4,12 @@ database."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from itertools import groupby, pairwise
 
 from pikku_storage.conf import settings
+from pikku_storage.json import Json
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.reads import attempts_of
 from pikku_storage.workflows.records import StepState
@@ -47,6 +48,16 @@ class _Run:
     due_at: datetime | None
     pass_token: str | None
     pass_until: datetime | None
+    parent_run_id: str | None
+    wire: dict[str, Json] | None
+
+    @property
+    def parent_step_id(self) -> str:
+        """The step that the run does, if it is a child."""
+        return str((self.wire or {}).get("parentStepId"))
+
+
+_RUN_COLUMNS = tuple(each.name for each in fields(_Run))
 
 
 def find_violations(using: str | None = None, run_ids: Iterable[str] | None = None) -> Iterator[Violation]:
@@ -59,7 +70,7 @@ def find_violations(using: str | None = None, run_ids: Iterable[str] | None = No
         runs = runtime.runs.filter(pk__gt=last).order_by("pk")
         if wanted is not None:
             runs = runs.filter(pk__in=wanted)
-        batch = [_Run(**row) for row in runs.values("id", "status", "due_at", "pass_token", "pass_until")[:BATCH]]
+        batch = [_Run(**row) for row in runs.values(*_RUN_COLUMNS)[:BATCH]]
         if not batch:
             return
         yield from _check_batch(runtime, batch)
@@ -82,6 +93,7 @@ def _check_batch(runtime: Runtime, runs: list[_Run]) -> Iterator[Violation]:
         stamps = {name: row[name] for name in _STAMPS}
         entry = _Attempt(step_id=row["step_id"], attempt=row["attempt"], status=row["status"], stamps=stamps)
         attempts.setdefault(entry.step_id, []).append(entry)
+    yield from _check_children(runtime, [run for run in runs if run.parent_run_id is not None], now)
     for run in runs:
         yield from _check_run(run, by_run.get(run.id, []), now)
         for step in by_run.get(run.id, []):
@@ -107,6 +119,32 @@ def _check_run(run: _Run, steps: list[StepState], now: datetime) -> Iterator[Vio
         for step in steps:
             if step.status == StepStatus.RUNNING and step.due_at is not None and step.due_at < now - grace:
                 yield violation("abandoned-step", f"runs in a {run.status} run, its lease long over", step.step_name)
+
+
+def _check_children(runtime: Runtime, runs: list[_Run], now: datetime) -> Iterator[Violation]:
+    if not runs:
+        return
+    # A parent may have been deleted, and then nobody awaits anything.
+    parents = set(runtime.runs.filter(pk__in={run.parent_run_id for run in runs}).values_list("id", flat=True))
+    rows = runtime.steps.filter(pk__in={run.parent_step_id for run in runs}).values(*StepState.COLUMNS)
+    steps = {step.step_id: step for step in map(StepState.from_row, rows)}
+    late = now - timedelta(milliseconds=settings.LEASE)
+    for run in runs:
+        if run.parent_run_id not in parents:
+            continue
+
+        def violation(rule: str, detail: str, run_id: str = run.id) -> Violation:
+            return Violation(rule=rule, run_id=run_id, step_name=None, detail=detail)
+
+        step = steps.get(run.parent_step_id)
+        if step is None or step.run_id != run.parent_run_id:
+            yield violation("child-link", f"run {run.parent_run_id} has no step {run.parent_step_id}")
+            continue
+        is_awaited = step.awaits_child and step.child_run_id == run.id
+        if run.status in LIVE_RUN_STATUSES and not is_awaited:
+            yield violation("orphan-child", f"step {step.step_name!r} of run {step.run_id} does not await it")
+        if run.status in TERMINAL_RUN_STATUSES and is_awaited and step.due_at is not None and step.due_at < late:
+            yield violation("unheard-child", f"step {step.step_name!r} of run {step.run_id} still awaits it")
 
 
 def _check_step(step: StepState, attempts: list[_Attempt]) -> Iterator[tuple[str, str]]:

@@ -53,6 +53,8 @@ class WorkflowRun(models.Model):
     origin_run_id = text_id(verbose_name=_("made from"), null=True)
     cancel_requested_at = MillisecondDateTimeField(_("cancellation asked for"), null=True)
     cancel_request = PayloadField(_("cancellation"), null=True)
+    # Ours: the run whose step this run does (also `wire.parentRunId`), for the way down.
+    parent_run_id = text_id(verbose_name=_("parent run"), null=True)
     # Ours, engine.md §1-2: when somebody must look again, who is inside, until when, and what changed last.
     due_at = MillisecondDateTimeField(_("due"), null=True)
     redrives = models.IntegerField(_("times driven again"), null=True)
@@ -74,6 +76,9 @@ class WorkflowRun(models.Model):
             models.Index(fields=("owner_id", "created_at", "id"), name="idx_workflow_runs_owner_cr"),
             models.Index(fields=("created_at", "id"), name="idx_workflow_runs_created"),
             models.Index(fields=("idempotency_key",), name="idx_workflow_runs_key"),
+            SparseIndex(
+                fields=("parent_run_id", "created_at", "id"), present="parent_run_id", name="idx_workflow_runs_parent"
+            ),
             SparseIndex(fields=("due_at",), present="due_at", name="idx_workflow_runs_due"),
             SparseIndex(fields=("origin_run_id",), present="origin_run_id", name="idx_workflow_runs_origin"),
         )

@@ -11,6 +11,7 @@ from pikku_storage.exceptions import WorkflowError, WorkflowRunNotFoundError
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.bulk import BulkReport, RunFilter, in_bulk
+from pikku_storage.workflows.engine.children import notify_parent, wind_up
 from pikku_storage.workflows.engine.copies import copy_run, kept_for_fork, kept_for_retry
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle
@@ -58,7 +59,8 @@ class WorkflowOperations(WorkflowStorage):
     def cancel_workflow(
         self, run_id: str, reason: str | None = None, *, by: Any = None, compensate: bool = False
     ) -> bool:
-        """Cancel a live run: the step that runs may end, none begins after it. `False` if it had ended already.
+        """Cancel a live run, and all that descend from it: the step that runs may end, none begins after it. `False` if
+        it had ended already.
 
         With `compensate` the run is cancelled only after each step that was tried and has an `on_error` was compensated
         by it, the newest first; that takes the workers a while, and needs the code. `False` then also means that it is
@@ -74,7 +76,10 @@ class WorkflowOperations(WorkflowStorage):
             return True
         if not self._set_status(run_id, RunStatus.CANCELLED, None, error):
             return False
-        self._runtime.steps.settle_idle(run_id)
+        wind_up(self._runtime, run_id)
+        run = self._runtime.read_run(run_id)
+        if run is not None:
+            notify_parent(self._runtime, run)
         return True
 
     def retry_run(self, run_id: str, *, reason: str | None = None, by: Any = None) -> WorkflowRunHandle:

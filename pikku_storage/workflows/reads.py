@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import Count, Max, QuerySet, Sum
 
 from pikku_storage.db import engine
+from pikku_storage.ids import child_run_id
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
 from pikku_storage.workflows.records import (
     HistoryEntry,
@@ -35,6 +36,7 @@ _HISTORY_COLUMNS = (
     "failed_at",
 )
 _STEP_COLUMNS = ("step_name", "rpc_name", "from_step_name", "retries", "retry_delay")
+_CHILD_COLUMNS = ("attempt", "step__current_attempt", "step__child_run_id")
 
 
 def step_ids_of(using: str, run_ids: Iterable[str]) -> Any:
@@ -54,15 +56,28 @@ def run_history(using: str, run_id: str) -> list[HistoryEntry]:
     rows = (
         attempts_of(using, [run_id])
         .order_by("created_at", "attempt", "step_id")
-        .values(*_HISTORY_COLUMNS, *(f"step__{name}" for name in _STEP_COLUMNS))
+        .values(*_HISTORY_COLUMNS, *(f"step__{name}" for name in _STEP_COLUMNS), *_CHILD_COLUMNS)
     )
     counts: Counter[str] = Counter()
     entries = []
     for row in rows:
         counts[row["step_id"]] += 1
+        child = _child_of(row["step_id"], *(row.pop(name) for name in _CHILD_COLUMNS))
         values: dict[str, Any] = {name.removeprefix("step__"): value for name, value in row.items()}
-        entries.append(HistoryEntry(**values, attempt_count=counts[row["step_id"]], updated_at=row["created_at"]))
+        entries.append(
+            HistoryEntry(
+                **values, child_run_id=child, attempt_count=counts[row["step_id"]], updated_at=row["created_at"]
+            )
+        )
     return entries
+
+
+def _child_of(step_id: str, attempt: int | None, current: int | None, noted: str | None) -> str | None:
+    """The child run that did an attempt. A step notes that of its current one, and the others' ids follow as that one
+    does."""
+    if noted is not None and noted == child_run_id(step_id, current or 1):
+        return child_run_id(step_id, attempt or 1)
+    return noted if attempt == current else None
 
 
 def step_details(using: str, run_id: str) -> list[StepDetail]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
+from pikku_storage.ids import child_run_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus
 
@@ -31,6 +32,7 @@ class Run:
     wire: dict[str, Json]
     owner_id: str | None
     idempotency_key: str | None
+    parent_run_id: str | None
     origin_run_id: str | None
     cancel_request: dict[str, Json] | None
     due_at: datetime | None
@@ -127,6 +129,18 @@ class StepState:
         return self.due_at if self.status == StepStatus.FAILED and self.redrives is None else None
 
     @property
+    def next_attempt(self) -> int:
+        """The number of the attempt that a claim of the step begins, or goes on with."""
+        return self.attempt_count + 1 if self.status == StepStatus.FAILED else self.attempt_count
+
+    @property
+    def awaits_child(self) -> bool:
+        """Whether a run of its own does this attempt: no worker holds the step, and `due_at` is when somebody asks how
+        the run fares."""
+        is_noted = self.status == StepStatus.RUNNING and self.child_run_id is not None
+        return is_noted and self.child_run_id == child_run_id(self.step_id, self.attempt_count)
+
+    @property
     def is_sleep(self) -> bool:
         """Whether this is a delay and not a call: scheduled, and no function to run."""
         is_delay = self.rpc_name is None and isinstance(self.data, dict) and "duration" in self.data
@@ -164,6 +178,8 @@ class HistoryEntry:
     retries: int | None
     retry_delay: str | None
     worker: str | None
+    child_run_id: str | None = None
+    """The run that does this attempt, if one does."""
     created_at: datetime
     updated_at: datetime
     running_at: datetime | None

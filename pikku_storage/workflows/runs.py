@@ -29,13 +29,19 @@ class WorkflowRunService(AsyncTwins):
         workflow_name: str | None = None,
         status: str | None = None,
         owner_id: str | None = None,
+        parent_run_id: str | None = None,
         limit: int = 50,
         offset: int = 0,
         before: tuple[datetime, str] | None = None,
     ) -> list[Run]:
         """Runs, the newest first. `before` is the `(created_at, id)` of the last run seen: pages by key cost the same
         however deep."""
-        filters = {"workflow": workflow_name, "status": status, "owner_id": owner_id}
+        filters = {
+            "workflow": workflow_name,
+            "status": status,
+            "owner_id": owner_id,
+            "parent_run_id": parent_run_id,
+        }
         runs = WorkflowRun.objects.using(self.using).filter(
             **{name: value for name, value in filters.items() if value is not None}
         )

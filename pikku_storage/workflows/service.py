@@ -7,18 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
-
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import WorkflowRunNotFoundError
 from pikku_storage.ids import derived_id, new_id, new_token
 from pikku_storage.json import Json, to_json_object, to_text
-from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.engine.copies import own_wire
 from pikku_storage.workflows.engine.passes import drive
-from pikku_storage.workflows.engine.queued import execute_step
+from pikku_storage.workflows.engine.queued import carry_on, execute_step
 from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
 from pikku_storage.workflows.engine.retention import MOST_RUNS, Ended, prune
+from pikku_storage.workflows.engine.versions import store_version
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.operations import WorkflowOperations, note_of
@@ -30,12 +28,7 @@ from pikku_storage.workflows.statuses import RunStatus
 
 logger = logging.getLogger(__name__)
 
-SOURCE = "complex"
-"""The contract's name for a version that is a function's body."""
-
 _MOST_BATCHES = 1_000
-
-_stored_versions: set[tuple[str, str, str]] = set()
 
 
 class WorkflowService(WorkflowOperations):
@@ -106,7 +99,7 @@ class WorkflowService(WorkflowOperations):
         A terminal run is left as it is; so is one that another worker is inside of. Raises `WorkflowRunNotFoundError`,
         `PikkuMissingMetaError`, and `WorkflowDispatchException` if a step could not be dispatched (it stays pending).
         """
-        if not drive(self._runtime, run_id) and self._runtime.read_run(run_id) is None:
+        if not carry_on(self._runtime, run_id):
             raise WorkflowRunNotFoundError(run_id)
 
     run_workflow_job = orchestrate_workflow
@@ -232,7 +225,7 @@ class WorkflowService(WorkflowOperations):
         if owner_id is not None:
             plain_wire["pikkuUserId"] = owner_id
         at = self._runtime.now()
-        self._store_version(definition)
+        store_version(self._runtime, definition)
         return {
             "id": new_id() if idempotency_key is None else _keyed_id(name, idempotency_key),
             "workflow": name,
@@ -247,13 +240,6 @@ class WorkflowService(WorkflowOperations):
             "created_at": at,
             "updated_at": at,
         }
-
-    def _store_version(self, definition: WorkflowDefinition[Any]) -> None:
-        # Once per process and database: the definition of a process never changes.
-        key = (self._runtime.using, definition.name, definition.graph_hash)
-        if key not in _stored_versions:
-            self.upsert_workflow_version(definition.name, definition.graph_hash, definition.graph, SOURCE)
-            transaction.on_commit(lambda: _stored_versions.add(key), using=self._runtime.using)
 
     def _handle(self, values: Mapping[str, Any], created: bool) -> WorkflowRunHandle:
         handle = WorkflowRunHandle(self, values["id"], created=created)

@@ -56,12 +56,14 @@ class WorkflowStorage(AsyncTwins):
         *,
         deterministic: bool = False,
         planned_steps: Sequence[Any] | None = None,
+        run_id: str | None = None,
     ) -> str:
-        """Store a run without driving it; answers with its id. The workflow need not be registered."""
+        """Store a run without driving it; answers with its id, which is made unless it is given. The workflow need not
+        be registered. If there is a run with a given id, nothing is stored."""
         at = self._runtime.now()
         plain_wire = None if wire is None else to_json_object(wire, root="$wire")
         values = {
-            "id": new_id(),
+            "id": new_id() if run_id is None else to_text(run_id, root="$run_id"),
             "workflow": to_text(name, root="$workflow"),
             "status": RunStatus.RUNNING.value,
             "input": to_json(data, root="$input"),
@@ -82,6 +84,11 @@ class WorkflowStorage(AsyncTwins):
     def get_run(self, run_id: str) -> Run | None:
         """The run, or `None`."""
         return self._runtime.read_run(run_id)
+
+    def list_child_runs(self, run_id: str) -> list[Run]:
+        """The runs that do steps of this one, oldest first; those of one fan-out in no particular order. One read."""
+        rows = self._runtime.runs.filter(parent_run_id=run_id).order_by("created_at", "id").values(*Run.COLUMNS)
+        return [Run.from_row(row) for row in rows]
 
     def update_run_status(
         self, run_id: str, status: str, output: Any = None, error: BaseException | Mapping[str, Any] | None = None
@@ -141,9 +148,10 @@ class WorkflowStorage(AsyncTwins):
         retries: int | None = None,
         retry_delay: Duration | None = None,
         from_step_name: str | None = None,
+        step_id: str | None = None,
     ) -> StepState:
-        """Store a pending step, attempt 1. A second one of that name raises `IntegrityError`, and so does an unknown
-        run."""
+        """Store a pending step, attempt 1; its id is made unless it is given. A second one of that name raises
+        `IntegrityError`, and so does an unknown run."""
         policy = RetryPolicy.of(retries, retry_delay)
         at = self._runtime.now()
         step = NewStep(
@@ -155,6 +163,7 @@ class WorkflowStorage(AsyncTwins):
             retries=policy.retries,
             retry_delay=policy.delay,
             from_step_name=from_step_name,
+            id=new_id() if step_id is None else to_text(step_id, root="$step_id"),
         )
         # That there is such a run is asked for, because MongoDB has no foreign keys.
         if not self._runtime.steps.add(step, at=at, due_at=self._runtime.patience_end(at), inside={}):
@@ -282,9 +291,7 @@ class WorkflowStorage(AsyncTwins):
     def update_workflow_version_status(self, name: str, graph_hash: str, status: str) -> bool:
         """Set a version's status."""
         versions = WorkflowVersion.objects.using(self._runtime.using)
-        return bool(
-            versions.filter(pk=WorkflowVersion.id_of(name, graph_hash)).update(status=VersionStatus(status).value)
-        )
+        return versions.set_status(WorkflowVersion.id_of(name, graph_hash), VersionStatus(status).value)
 
     def get_workflow_version(self, name: str, graph_hash: str) -> Version | None:
         """A stored version, or `None`."""

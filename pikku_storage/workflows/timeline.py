@@ -36,6 +36,8 @@ class TimelineEvent:
     step_name: str
     attempt_count: int
     from_step_name: str | None = None
+    child_run_id: str | None = None
+    """Of `running`, the run that does this attempt, if one does."""
     result: Json = None
     error: dict[str, Json] | None = None
 
@@ -90,6 +92,7 @@ def build_run_timeline(history: Iterable[HistoryEntry]) -> list[TimelineEvent]:
             step_name=entry.step_name,
             attempt_count=entry.attempt_count,
             from_step_name=entry.from_step_name if kind is StepStatus.PENDING else None,
+            child_run_id=entry.child_run_id if kind is StepStatus.RUNNING else None,
             result=entry.result if kind is StepStatus.SUCCEEDED else None,
             error=entry.error if kind is StepStatus.FAILED else None,
         )

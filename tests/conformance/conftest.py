@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from pikku_storage.db import Engine, engine
-from pikku_storage.workflows import service as service_module
 from pikku_storage.workflows.dispatch import dispatcher
+from pikku_storage.workflows.engine import versions
 from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.runs import WorkflowRunService
@@ -25,7 +25,7 @@ Counter = Callable[[], CaptureQueriesContext]
 def _own_registry() -> Iterator[None]:
     """Definitions that a test makes are gone after it, and so is the memory of which versions are stored."""
     functions, workflows = dict(registry.functions), dict(registry.workflows)
-    service_module._stored_versions.clear()
+    versions.stored_versions.clear()
     yield
     registry.functions, registry.workflows = functions, workflows
 

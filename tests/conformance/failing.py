@@ -40,9 +40,10 @@ class Failing:
     the statement that failed, or `None` if there were fewer.
     """
 
-    def __init__(self, at: int, way: Way) -> None:
+    def __init__(self, at: int, way: Way, on: Any) -> None:
         self.at = at
         self.way = way
+        self.connection = on
         self.count = 0
         self.reached: str | None = None
         self._dropped: Any = None
@@ -50,8 +51,8 @@ class Failing:
     @contextmanager
     def here(self) -> Iterator[Failing]:
         """Fail inside the block, and swallow what comes of it, as a worker does that goes on to its next message."""
-        hooks = documents_hook if connection.vendor == "mongodb" else sql_hook
-        with hooks(self._carry_out):
+        is_documents = self.connection.vendor == "mongodb"
+        with documents_hook(self._carry_out) if is_documents else sql_hook(self._carry_out, self.connection):
             try:
                 yield self
             except DatabaseError as error:
@@ -60,48 +61,48 @@ class Failing:
                     raise
         if self.way != "refused":
             # Between two messages a worker leaves connections behind that are of no use.
-            connection.close()
+            self.connection.close()
 
     def _carry_out(self, work: Callable[[], Any], sql: str) -> Any:
         self.count += 1
         if self.count == self.at:
             self.reached = sql
-            self._dropped = connection.connection
+            self._dropped = self.connection.connection
             if self.way == "unanswered":
                 work()
-            raise _broken(f"no such luck: {sql[:80]}")
+            raise self._broken(f"no such luck: {sql[:80]}")
         if self.reached is not None and (self.way == "down" or self._is_dropped()):
-            raise _broken(f"no such luck either: {sql[:80]}")
+            raise self._broken(f"no such luck either: {sql[:80]}")
         return work()
 
     def _is_dropped(self) -> bool:
         # MongoDB's driver takes another connection by itself.
-        return self.way != "refused" and connection.vendor != "mongodb" and connection.connection is self._dropped
+        is_documents = self.connection.vendor == "mongodb"
+        return self.way != "refused" and not is_documents and self.connection.connection is self._dropped
+
+    def _broken(self, text: str) -> Exception:
+        """What the driver says of a connection that broke; Django's own error where that is what its cursor would
+        raise."""
+        return AutoReconnect(text) if self.connection.vendor == "mongodb" else OperationalError(text)
 
 
-def failing(at: int, way: Way) -> AbstractContextManager[Failing]:
-    """`Failing(at, way).here()`."""
-    return Failing(at, way).here()
+def failing(at: int, way: Way, on: Any = connection) -> AbstractContextManager[Failing]:
+    """`Failing(at, way, on).here()`; `on` is the connection."""
+    return Failing(at, way, on).here()
 
 
 CarryOut = Callable[[Callable[[], Any], str], Any]
 
 
-def _broken(text: str) -> Exception:
-    """What the driver says of a connection that broke; Django's own error where that is what its cursor would raise."""
-    return AutoReconnect(text) if connection.vendor == "mongodb" else OperationalError(text)
-
-
 @contextmanager
-def sql_hook(carry_out: CarryOut) -> Iterator[None]:
-    """Every statement of this thread goes through `carry_out(work, text)`, and every COMMIT."""
-    wrapper: Any = connection
+def sql_hook(carry_out: CarryOut, wrapper: Any) -> Iterator[None]:
+    """Every statement of this thread on that connection goes through `carry_out(work, text)`, and every COMMIT."""
     commit = wrapper._commit
 
     def execute(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         return carry_out(lambda: execute(sql, params, many, context), sql)
 
-    with connection.execute_wrapper(execute), pytest.MonkeyPatch.context() as patch:
+    with wrapper.execute_wrapper(execute), pytest.MonkeyPatch.context() as patch:
         patch.setattr(wrapper, "_commit", lambda: carry_out(commit, "COMMIT"), raising=False)
         yield
 

@@ -26,6 +26,13 @@ DATABASE = router.db_for_write(WorkflowRun)
 connection: Any = ConnectionProxy(connections, DATABASE)
 """Its connection, as `django.db.connection` is the default one's."""
 
+MIRROR = "mirror"
+"""Alias of the database that the fixture `mirror` fills, in a module that uses `mirrored`."""
+mirrored = [
+    pytest.mark.usefixtures("mirror_database"),
+    pytest.mark.django_db(transaction=True, databases=[DATABASE, MIRROR]),
+]
+
 needs_transactions = pytest.mark.skipif(connection.vendor == "mongodb", reason="the database has no transactions")
 about_sql = pytest.mark.skipif(
     connection.vendor == "mongodb", reason="about the text of SQL; tests/cost has what MongoDB is told"

@@ -230,17 +230,6 @@ def test_a_step_needs_something_to_call(thing: Any) -> None:
     assert "is neither a function nor the name of one" in _failed(order.run())["message"]
 
 
-def test_a_step_cannot_call_a_workflow() -> None:
-    @workflow
-    def inner(flow: Flow) -> None: ...
-
-    @workflow
-    def order(flow: Flow) -> None:
-        flow.do("inner", inner)  # type: ignore[call-overload]
-
-    assert "'inner' is a workflow; a step calls a function" in _failed(order.run())["message"]
-
-
 def test_a_compensation_must_be_a_function() -> None:
     @workflow
     def order(flow: Flow) -> None:

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from pikku_storage.db import Engine, engine
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import PayloadField, encode
-from pikku_storage.db.operations import Expired, Guard, Insert, KeepOr, Operation, OrNull, Update
+from pikku_storage.db.operations import Delete, Expired, Guard, Insert, KeepOr, Operation, OrNull, Update
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from tests.conformance.support import DATABASE, connection, needs_transactions
 
@@ -62,21 +62,6 @@ def run(db_engine: Engine) -> None:
     assert db_engine.apply(new_run("run")) == (1,)
 
 
-# -- deleting ----------------------------------------------------------------------------------------------------------
-
-
-def test_what_meets_all_conditions_is_deleted_and_counted(db_engine: Engine, run: None) -> None:
-    db_engine.apply(*[new_step(name) for name in ("a", "b", "c")])
-
-    assert db_engine.delete(WorkflowStep, {"id": ["a", "b", "z"], "status": "pending"}) == 2
-    assert db_engine.delete(WorkflowStep, {"id": ["a", "b"], "status": "pending"}) == 0
-    assert db_engine.delete(WorkflowStep, {"id": "c", "created_at": Expired(AT - timedelta(milliseconds=1))}) == 0
-    assert step_ids() == ["c"]
-    assert db_engine.delete(WorkflowStep, {"id": "c", "created_at": Expired(AT)}) == 1
-    assert db_engine.delete(WorkflowRun, {"id": []}) == 0
-    assert stored().workflow == "orders"
-
-
 # -- together, or not at all -------------------------------------------------------------------------------------------
 
 
@@ -114,6 +99,19 @@ def test_a_later_write_that_finds_nothing_stops_nobody(db_engine: Engine, run: N
     assert db_engine.apply(change("run", redrives=7), missed, new_step("a")) == (1, 0, 1)
     assert db_engine.apply(GUARD, change("run", redrives=8), missed, new_step("b")) == (1, 1, 0, 1)
     assert (stored().redrives, step_ids()) == (8, ["a", "b"])
+
+
+def test_what_is_deleted_is_what_meets_the_conditions(db_engine: Engine, run: None) -> None:
+    db_engine.apply(new_step("a"), new_step("b"), new_step("c", status="running"))
+    assert db_engine.apply(Delete(WorkflowStep, {"id": ["a", "c", "nobody"], "status": "pending"})) == (1,)
+    assert step_ids() == ["b", "c"]
+    assert db_engine.apply(
+        Delete(WorkflowStep, {"id": "b", "created_at": Expired(AT - timedelta(milliseconds=1))})
+    ) == (0,)
+    assert db_engine.apply(Delete(WorkflowStep, {"id": "nobody"})) == (0,)
+    assert db_engine.apply(Delete(WorkflowStep, {"run_id": "run"})) == (2,)
+    assert db_engine.apply(Delete(WorkflowRun, {"id": "run"})) == (1,)
+    assert not WorkflowRun.objects.exists()
 
 
 @needs_transactions

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection, connections, transaction
 
-from pikku_storage.db import Engine, engine
-from pikku_storage.db.mysql import DEADLOCK, TRIES
+from pikku_storage.db import engine
+from pikku_storage.db.mysql import DEADLOCK, TRIES, MysqlEngine
 from pikku_storage.db.operations import Insert, Update
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
 from pikku_storage.workflows.querysets import StepQuerySet
@@ -27,9 +27,11 @@ LOCK_WAIT_TIMEOUT = 1205
 
 
 @pytest.fixture
-def db_engine() -> Engine:
+def db_engine() -> MysqlEngine:
     """The engine of this test run."""
-    return engine("default")
+    made = engine("default")
+    assert isinstance(made, MysqlEngine)
+    return made
 
 
 def new_run(run_id: str, **values: Any) -> Insert:
@@ -57,7 +59,7 @@ def await_lock(connection_id: int) -> None:
     raise AssertionError("it never waited")
 
 
-def test_a_write_that_the_server_undid_is_written_after_all(db_engine: Engine) -> None:
+def test_a_write_that_the_server_undid_is_written_after_all(db_engine: MysqlEngine) -> None:
     for run_id in "ab":
         db_engine.apply(new_run(run_id))
     began: SimpleQueue[int] = SimpleQueue()
@@ -105,7 +107,7 @@ class Failing:
         return "written"
 
 
-def test_a_deadlock_is_tried_again_and_not_for_ever(db_engine: Engine) -> None:
+def test_a_deadlock_is_tried_again_and_not_for_ever(db_engine: MysqlEngine) -> None:
     write = Failing(DEADLOCK, TRIES - 1)
     assert (db_engine.retrying(write), write.calls) == ("written", TRIES)
 
@@ -115,14 +117,14 @@ def test_a_deadlock_is_tried_again_and_not_for_ever(db_engine: Engine) -> None:
     assert write.calls == TRIES
 
 
-def test_other_troubles_are_the_callers(db_engine: Engine) -> None:
+def test_other_troubles_are_the_callers(db_engine: MysqlEngine) -> None:
     write = Failing(LOCK_WAIT_TIMEOUT, 1)
     with pytest.raises(OperationalError, match="said the server"):
         db_engine.retrying(write)
     assert write.calls == 1
 
 
-def test_inside_a_transaction_there_is_one_try(db_engine: Engine) -> None:
+def test_inside_a_transaction_there_is_one_try(db_engine: MysqlEngine) -> None:
     """The server has undone what came before in it, too."""
     write = Failing(DEADLOCK, 1)
     with pytest.raises(OperationalError, match="said the server"), transaction.atomic():
@@ -156,8 +158,8 @@ STEPS: StepQuerySet = WorkflowStep.objects.all()
         ("DELETE FROM `workflow_runs`", lambda: WorkflowRunService().delete_run("run"), True),
     ],
 )
-def test_writes_of_the_orm_are_tried_again_too(
-    db_engine: Engine, beginning: str, write: Callable[[], Any], answer: Any
+def test_single_writes_are_tried_again_too(
+    db_engine: MysqlEngine, beginning: str, write: Callable[[], Any], answer: Any
 ) -> None:
     db_engine.apply(new_run("run"))
     times = {"due_at": AT, "created_at": AT, "updated_at": AT}
@@ -200,7 +202,7 @@ def test_the_server_checks_no_json(columns: dict[Any, tuple[str, str | None]]) -
 
 
 @pytest.mark.parametrize("levels", [29, 30, 31, 32, 99])
-def test_a_state_too_deep_for_the_servers_functions_is_merged_all_the_same(db_engine: Engine, levels: int) -> None:
+def test_a_state_too_deep_for_the_servers_functions_is_merged_all_the_same(db_engine: MysqlEngine, levels: int) -> None:
     deep: Any = "bottom"
     for _ in range(levels):
         deep = [deep]

@@ -11,6 +11,7 @@ import pytest
 from console import reads
 from console.banners import Banner, banner_of
 from console.timeline import build_timeline
+from pikku_storage.ids import child_run_id
 from pikku_storage.workflows.models import WorkflowRun
 from tests.console.stories import Story, Try, failed_order, now, order_in_flight, sleeping_order
 
@@ -58,6 +59,29 @@ def test_queued_steps_are_counted() -> None:
 
 def test_nothing_to_say_while_a_step_runs() -> None:
     assert banner(Story(status="running", ended=1).step("a", [Try(0, 1)]), 2) is None
+
+
+@pytest.mark.parametrize("children", [1, 2])
+def test_a_run_that_waits_for_children_says_so(children: int) -> None:
+    story = Story(status="running", ended=1)
+    for number in range(children):
+        step_id = f"step-{story.run_id}-{number}"
+        story.step(f"ship {number}", [Try(0, 1)], id=step_id, child_run_id=child_run_id(step_id, 1))
+    found = banner(story, 2)
+    assert found is not None
+    assert (
+        found.text
+        == {
+            1: "Waiting for the run that does <b>ship 0</b>.",
+            2: "Waiting for 2 runs, the first of them does <b>ship 0</b>.",
+        }[children]
+    )
+
+
+def test_nothing_to_say_while_a_step_runs_beside_a_child() -> None:
+    story = Story(status="running", ended=1)
+    story.step("ship", [Try(0, 1)], id="step-1", child_run_id=child_run_id("step-1", 1)).step("bill", [Try(0, 1)])
+    assert banner(story, 2) is None
 
 
 def test_a_run_that_nobody_took() -> None:

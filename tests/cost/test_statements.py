@@ -1,6 +1,7 @@
 """What a durable step costs, counted: statements and transactions, on every database."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from django.test.utils import CaptureQueriesContext
@@ -10,9 +11,9 @@ from pikku_storage.workflows import function, workflow
 from pikku_storage.workflows.dispatch import Message
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.service import WorkflowService
-from tests.conformance.support import connection
+from tests.conformance.support import connection, mirrored
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = mirrored
 
 IS_POSTGRESQL = connection.vendor == "postgresql"
 
@@ -26,6 +27,9 @@ STEP_STATEMENTS = by_vendor(4, postgresql=2, mongodb=6)
 """On MongoDB the four writes, the guard's read, and a last write that nobody waits for."""
 STEP_TRANSACTIONS = by_vendor(2, postgresql=0, mongodb=0)
 """Explicit ones; on PostgreSQL each of the two statements is its own."""
+
+CONTROL = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
+CHILD_STATEMENTS = by_vendor(12, postgresql=8, mongodb=14)
 
 sent: list[Message] = []
 
@@ -68,6 +72,22 @@ def spread(flow: Flow, width: int) -> None:
     flow.map("item", queued_noop, [{}] * width)
 
 
+@workflow(name="cost.child")
+def child(flow: Flow) -> None:
+    flow.do("here", noop)
+
+
+@workflow(name="cost.parent")
+def parent(flow: Flow, children: int) -> None:
+    for index in range(children):
+        flow.do(f"child {index}", child)
+
+
+@workflow(name="cost.family")
+def family(flow: Flow, width: int) -> None:
+    flow.map("child", child, [{}] * width)
+
+
 class Cost(CaptureQueriesContext):
     """Counts what was said to the database, and how much of it was transaction control."""
 
@@ -84,8 +104,7 @@ class Cost(CaptureQueriesContext):
 
     @property
     def statements(self) -> int:
-        control = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
-        return sum(not text.startswith(control) for text in self.texts)
+        return sum(not text.startswith(CONTROL) for text in self.texts)
 
 
 def cost_of_inline(steps: int) -> Cost:
@@ -100,6 +119,7 @@ def warmed_up(kept_messages: None) -> None:
     sequence.run({"steps": 1})
     queued_one.start()
     spread.start({"width": 1})
+    parent.run({"children": 1})
     sent.clear()
 
 
@@ -170,6 +190,30 @@ def test_an_item_of_a_fan_out_costs_a_read_a_claim_an_outcome_and_a_look_at_the_
     assert cost.statements == by_vendor(6, postgresql=4, mongodb=9), cost.texts
 
 
+@pytest.mark.parametrize("children", [1, 10])
+def test_a_child_costs_its_run_a_step_and_a_look_from_each_side(children: int) -> None:
+    """Beside the child's own step. Of the parent: step and attempt; reading the step twice, to settle it and to see it;
+    outcome of step and attempt with the wake-up. Of the child: making it; entering it; reading its steps; its end."""
+    costs = []
+    for count in (0, children):
+        with Cost() as cost:
+            parent.run({"children": count})
+        costs.append(cost)
+    spent = costs[1].statements - costs[0].statements
+    assert spent == children * (STEP_STATEMENTS + CHILD_STATEMENTS), costs[1].texts
+
+
+@pytest.mark.parametrize("width", [2, 40])
+def test_children_side_by_side_are_begun_with_the_same_statements_however_many(width: int) -> None:
+    """Enter the run (and read it: on PostgreSQL one statement); read its steps; insert steps, attempts, and children;
+    leave."""
+    handle = family.start({"width": width})
+    with Cost() as cost:
+        WorkflowService().orchestrate_workflow(handle.id)
+    assert cost.statements == by_vendor(7, postgresql=5, mongodb=8), cost.texts
+    assert sum(message.step_name is None for message in sent) == width + 1
+
+
 @function(name="cost.once", retries=0, queued=True)
 def once() -> None: ...
 
@@ -202,3 +246,15 @@ def test_a_relay_with_nothing_to_do_reads_twice() -> None:
     with Cost() as cost:
         assert WorkflowService().relay() == []
     assert cost.statements == by_vendor(2, postgresql=2, mongodb=4), cost.texts
+
+
+def test_a_mirror_costs_its_own_statements_and_reads_where_a_run_ends(mirror: Any) -> None:
+    """On the mirror, which is SQLite here, what a step costs there; where it ends, three reads on either side."""
+    sequence.run({"steps": 1})
+    with Cost() as empty, CaptureQueriesContext(mirror) as mirrored_empty:
+        sequence.run({"steps": 0})
+    with Cost() as cost, CaptureQueriesContext(mirror) as mirrored_cost:
+        sequence.run({"steps": 10})
+    assert (empty.statements, cost.statements - empty.statements) == (2 + 2, 10 * STEP_STATEMENTS + 1), cost.texts
+    said = [len([q for q in seen if not q["sql"].startswith(CONTROL)]) for seen in (mirrored_empty, mirrored_cost)]
+    assert said == [2 + 2, 2 + 3 + 10 * 4]

@@ -56,14 +56,13 @@ def test_loading_twice_adds_nothing() -> None:
 def test_starting_anew_forgets_the_orders_and_their_runs_and_nothing_else(
     place_order: PlaceOrder, fulfil: Fulfil
 ) -> None:
-    fulfil(place_order())
-    other = WorkflowRun.objects.get()
-    WorkflowRun.objects.filter(pk=other.pk).update(workflow="somebody_elses")
+    other = fulfil(place_order())
+    WorkflowRun.objects.filter(pk=other.id).update(workflow="somebody_elses")
     fulfil(place_order("A2"))
 
     data.forget_orders()
 
-    assert list(WorkflowRun.objects.values_list("pk", flat=True)) == [other.pk]
+    assert list(WorkflowRun.objects.values_list("pk", flat=True)) == [other.id]
     assert not Order.objects.exists()
     assert not Product.objects.exists()
 

@@ -35,6 +35,7 @@ def run(status: str, *, output: Json = None, error: dict[str, Json] | None = Non
         idempotency_key=None,
         origin_run_id=None,
         cancel_request=None,
+        parent_run_id=None,
         due_at=None,
         wake_token=None,
         redrives=None,

@@ -39,3 +39,19 @@ def test_in_the_project_s_own_database_all_tables_are_made(settings: Settings) -
     settings.PIKKU_STORAGE = {}
     assert PikkuRouter().allow_migrate("default", "pikku_workflows") is True
     assert PikkuRouter().allow_migrate("default", "auth") is None
+
+
+@pytest.mark.parametrize(
+    ("app", "answer"), [("pikku_workflows", True), ("pikku_agents", False), ("auth", False), ("orders", False)]
+)
+def test_a_mirror_has_the_tables_of_workflows_and_no_others(settings: Settings, app: str, answer: bool) -> None:
+    settings.PIKKU_STORAGE = {"MIRROR": "copy"}
+    assert PikkuRouter().allow_migrate("copy", app) is answer
+    assert PikkuRouter().db_for_write(WorkflowRun) == "default"
+
+
+def test_the_project_s_own_database_may_be_the_mirror(settings: Settings) -> None:
+    settings.PIKKU_STORAGE = {"DATABASE": "runs", "MIRROR": "default"}
+    assert PikkuRouter().allow_migrate("default", "pikku_workflows") is True
+    assert PikkuRouter().allow_migrate("default", "auth") is None
+    assert PikkuRouter().allow_migrate("runs", "auth") is False

@@ -36,6 +36,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
         "HTTP_AUTHENTICATORS": (),
         "HTTP_RUN_WAIT": 30_000,
         "HTTP_STREAM_LIFE": 300_000,
+        "MIRROR": None,
         "QUEUE": "celery",
         "LEASE": 60_000,
         "RELAY_INTERVAL": 5_000,
@@ -105,6 +106,42 @@ def test_a_dispatcher_that_cannot_be_imported_is_an_error(settings: Settings, pa
 def test_an_authenticator_that_cannot_be_asked_is_an_error(settings: Settings, path: Any) -> None:
     good = "tests.http.served.user_of_token"
     assert [check_id for check_id, _ in _checked(settings, HTTP_AUTHENTICATORS=[good, path])] == ["pikku.E007"]
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "nowhere.Mirror",
+        "nodots",
+        5,
+        # The database itself.
+        "default",
+        # These can be imported, and repeat nothing.
+        "pikku_storage.workflows.mirroring.Write",
+        "pikku_storage.workflows.mirroring",
+    ],
+)
+def test_a_mirror_that_cannot_be_one_is_an_error(settings: Settings, named: Any) -> None:
+    assert [check_id for check_id, _ in _checked(settings, MIRROR=named)] == ["pikku.E006"]
+
+
+def test_a_class_of_one_s_own_may_be_the_mirror(settings: Settings) -> None:
+    assert _checked(settings, MIRROR="pikku_storage.workflows.mirror.WorkflowMirror") == []
+
+
+def test_a_mirror_in_a_database_without_an_engine_is_an_error(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = connections.create_connection("default")
+    other.vendor = "oracle"
+    monkeypatch.setitem(connections.settings, "warehouse", connections.settings["default"])
+    connections["warehouse"] = other
+    try:
+        ((check_id, message),) = _checked(settings, MIRROR="warehouse")
+    finally:
+        del connections["warehouse"]
+    assert check_id == "pikku.E006"
+    assert "no engine for 'oracle'" in message
 
 
 def test_the_dispatcher_is_made_once(settings: Settings) -> None:

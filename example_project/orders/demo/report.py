@@ -10,7 +10,7 @@ from example_project.orders.books import Discrepancy
 from example_project.orders.intake import Rejected
 from example_project.orders.models import Notification, Order, Parcel, Payment, Product, Refund
 from example_project.orders.steps import undo_order
-from example_project.orders.workflows import fulfil_order
+from example_project.orders.workflows import WORKFLOWS, fulfil_order
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 
 MOST_LINES = 20
@@ -26,13 +26,14 @@ def print_rejected(console: Console, file: str, rejected: list[Rejected]) -> Non
 
 
 def print_runs(console: Console, *, seconds: float) -> None:
-    """The table of runs by status, each with the work it took."""
+    """The table of orders by the status of their runs, each with the work it took; that of a parcel counts by the
+    status of the parcel's own run."""
     table = Table("Runs", title=f"{fulfil_order.name}: {seconds:.1f} seconds", title_justify="left")
     for column in ("orders", "steps", "retries", "compensations"):
         table.add_column(column, justify="right")
     runs = WorkflowRun.objects.filter(workflow=fulfil_order.name).order_by().values_list("status")
     count = dict(runs.annotate(Count("id")))
-    steps = WorkflowStep.objects.filter(run__workflow=fulfil_order.name).order_by().values("run__status")
+    steps = WorkflowStep.objects.filter(run__workflow__in=WORKFLOWS).order_by().values("run__status")
     work = {
         row["run__status"]: (row["steps"], row["attempts"] - row["steps"], row["compensations"])
         for row in steps.annotate(

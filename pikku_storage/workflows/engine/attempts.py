@@ -113,6 +113,27 @@ def settle_attempt(
     return after if runtime.steadily(write) or _is_written(runtime, after) else None
 
 
+def what_follows(runtime: Runtime, step: StepState) -> str | None:
+    """What comes after an attempt that somebody else than the step's run carried out: the run's id, if the run can go
+    on now. The next attempt's message is sent here.
+
+    Whoever finishes a step of a fan-out asks whether any of its group is still unsettled. Two may both find none and
+    wake the run twice, but none can miss it, and there is no counter to get wrong.
+    """
+    if not step.is_settled:
+        if step.due_at is not None:
+            # What has no queue is begun again in its run.
+            name = None if step.queue is None else step.step_name
+            delay = step.due_at - runtime.now()
+            runtime.hint(runtime.message(step.run_id, name, queue=step.queue, delay=delay))
+        return None
+    if step.group is not None and (
+        runtime.steps.is_group_open(step.run_id, step.group) or not runtime.runs.wake(step.run_id, at=runtime.now())
+    ):
+        return None
+    return step.run_id
+
+
 def _is_written(runtime: Runtime, after: StepState) -> bool:
     """Whether the outcome is there although its write touched nothing: a first try whose answer was lost on the way."""
     now = runtime.read_step(after.run_id, after.step_name)

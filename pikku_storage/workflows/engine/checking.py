@@ -57,7 +57,7 @@ class _Check(Replay):
     """A pass that answers from a history and goes no further."""
 
     def __init__(self, history: History) -> None:
-        super().__init__(Runtime(), history.run, history.steps, token="", inline=False)
+        super().__init__(Runtime(), history.run, history.steps, token="", inline=False, carry=_carry_nothing)
         self._history = history
 
     def _before(self, *names: str) -> None:
@@ -88,6 +88,10 @@ class _Check(Replay):
     def is_recorded(self, name: str) -> bool:
         """Whether there is such a step."""
         return name in self._steps
+
+
+def _carry_nothing(run_id: str) -> None:
+    """A check goes no further than what is settled, so no child is carried on."""
 
 
 def check_replay(history: History) -> Divergence | None:

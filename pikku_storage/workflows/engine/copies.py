@@ -10,7 +10,7 @@ from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
-LINKS = frozenset({"parentRunId", "parentStepId", "retryOf", "rerunOf", "forkOf", "forkFrom"})
+LINKS = frozenset({"parentRunId", "parentStepId", "depth", "retryOf", "rerunOf", "forkOf", "forkFrom"})
 """Keys of `wire` that say where this very run came from; a copy has its own."""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from django.db import Error as DatabaseError
 
@@ -20,8 +21,10 @@ from pikku_storage.exceptions import (
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json, to_json
 from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.dispatch import waiting_is_no_error
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import ends_the_process
+from pikku_storage.workflows.engine.children import tell_parent, wind_up
 from pikku_storage.workflows.engine.leases import handed_back, keep
 from pikku_storage.workflows.engine.replay import Replay
 from pikku_storage.workflows.engine.runtime import Runtime
@@ -56,34 +59,62 @@ class _Waits:
     error: Json = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Left:
+    """What is to be done after a run was left: `again`, the same run, after a pause; `next_id`, another one."""
+
+    again: bool = False
+    next_id: str | None = None
+
+
 def drive(
     runtime: Runtime, run_id: str, *, token: str | None = None, new: Run | None = None, inline: bool = False
 ) -> bool:
-    """Carry a run on as far as it goes. `False` if it could not be entered: it has ended, or another worker is inside,
-    which sees every wake-up.
+    """Carry a run on as far as it goes, and its parent if that has waited for it. `False` if it could not be entered:
+    it has ended, or another worker is inside, which sees every wake-up.
 
     `token` is the pass the caller is inside already, because it has just created the run `new` that way.
 
     Raises `PikkuMissingMetaError` for a run of a workflow that is not registered, after suspending it, and
     `WorkflowDispatchException` if steps could not be dispatched, after leaving properly.
     """
+    left = first = _drive_one(runtime, run_id, token=token, new=new, inline=inline)
+    while left is not None and left.next_id is not None:
+        left = _drive_one(runtime, left.next_id)
+    return first is not None
+
+
+def _drive_one(
+    runtime: Runtime, run_id: str, *, token: str | None = None, new: Run | None = None, inline: bool = False
+) -> _Left | None:
+    """Carry one run on; `None` if it could not be entered."""
     inline = inline or runtime.is_inline
     token = token or new_token()
     run = new or _enter(runtime, run_id, token)
     if run is None:
-        return False
+        return None
     poll = FIRST_POLL
+    left = _Left(again=True)
     with handed_back(runtime.engine.connection, lambda: runtime.runs.give_up(run_id, token, due_at=runtime.now())):
-        while run is not None and _go_through(runtime, run, token, is_new=run is new, inline=inline):
+        while run is not None:
+            left = _go_through(runtime, run, token, is_new=run is new, inline=inline)
+            if not left.again:
+                break
             # Inline, and somebody else has a step of this run.
             runtime.sleep(poll)
             poll = min(poll * POLL_FACTOR, _LONGEST_POLL)
             run = _enter(runtime, run_id, token)
-    return True
+    return left
 
 
-def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inline: bool) -> bool:
-    """Pass after pass, until the run has ended, waits, or is not ours any more; whether it must be entered again."""
+def _carry_child(runtime: Runtime, run_id: str, *, inline: bool) -> None:
+    """Carry a child on in a pass of its parent, which sees for itself what came of it."""
+    with waiting_is_no_error(run_id):
+        _drive_one(runtime, run_id, inline=inline)
+
+
+def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inline: bool) -> _Left:
+    """Pass after pass, until the run has ended, waits, or is not ours any more."""
     run: Run | None = entered
     run_id = entered.id
     while run is not None and not run.is_terminal:
@@ -93,21 +124,37 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
                 replay, outcome = _pass(runtime, run, steps, token, inline=inline)
             except PassLostError:
                 # Inline there may be nobody else to go on: a cancellation that is to undo has shut this pass out.
-                return inline
+                return _Left(again=inline)
             except EngineInterrupted as interrupted:
                 # The database failed, not the body. The run is looked at again when its lease ends, or sooner if it
                 # can be told so.
                 with suppress(DatabaseError):
                     runtime.runs.give_up(run_id, token, due_at=runtime.now() + delay_of(0))
-                raise interrupted.error from interrupted
+                # With the cause that the driver gave it.
+                raise interrupted.error from interrupted.error.__cause__
+        if isinstance(outcome, _Ended):
+            return _Left(next_id=_end(runtime, run, token, outcome))
         if _write(runtime, run, token, replay, outcome):
             # What is under way may be the caller itself, which asked for the run to be undone: it looks again after it.
-            return inline and isinstance(outcome, _Waits) and outcome.error is None and replay.look_again_at is None
+            waits_for_others = replay.waits_for_somebody or replay.look_again_at is not None
+            return _Left(again=inline and outcome.error is None and not waits_for_others)
         # Woken meanwhile: go round again. Or lost to another worker, or cancelled: nothing more to do here.
         if not runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now())):
-            return False
+            return _Left()
         run, is_new = runtime.read_run(run_id), False
-    return False
+    return _Left()
+
+
+def _end(runtime: Runtime, run: Run, token: str, outcome: _Ended) -> str | None:
+    """End the run; answers with its parent, if that can go on now."""
+    at = runtime.now()
+    ended = runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error)
+    if ended and outcome.status is RunStatus.CANCELLED:
+        wind_up(runtime, run.id)
+    if not ended or run.parent_run_id is None:
+        return None
+    child = replace(run, status=outcome.status.value, output=outcome.output, error=outcome.error)
+    return tell_parent(runtime, child)
 
 
 def _enter(runtime: Runtime, run_id: str, token: str) -> Run | None:
@@ -118,7 +165,8 @@ def _enter(runtime: Runtime, run_id: str, token: str) -> Run | None:
 def _pass(
     runtime: Runtime, run: Run, steps: list[StepState], token: str, *, inline: bool
 ) -> tuple[Replay, _Ended | _Waits]:
-    replay = Replay(runtime, run, steps, token=token, inline=inline)
+    carry = partial(_carry_child, runtime, inline=inline)
+    replay = Replay(runtime, run, steps, token=token, inline=inline, carry=carry)
     try:
         definition = registry.workflow(run.workflow)
     except WorkflowNotFoundError as error:
@@ -180,14 +228,9 @@ def _left(reason: BaseException) -> _Waits:
     raise reason
 
 
-def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Ended | _Waits) -> bool:
+def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Waits) -> bool:
     """End the pass; `False` if the run was woken meanwhile, and must be gone through again, or is lost."""
     at = runtime.now()
-    if isinstance(outcome, _Ended):
-        runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error)
-        if outcome.status is RunStatus.CANCELLED:
-            runtime.steps.settle_idle(run.id)
-        return True
     if outcome.error is None:
         again_at = replay.look_again_at
         left = runtime.runs.leave(

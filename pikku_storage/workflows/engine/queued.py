@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import timedelta
+from typing import Any
 
 from pikku_storage.exceptions import (
     RPCNotFoundError,
     StepNotFoundError,
+    WorkflowDepthError,
+    WorkflowError,
+    WorkflowInputError,
     WorkflowStepFunctionMismatchError,
 )
-from pikku_storage.workflows.engine.attempts import attempt_step
+from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.engine import children
+from pikku_storage.workflows.engine.attempts import attempt_step, settle_attempt, what_follows
 from pikku_storage.workflows.engine.backoff import delay_of
+from pikku_storage.workflows.engine.calls import Outcome
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.replay import target_of
 from pikku_storage.workflows.engine.runtime import Runtime
-from pikku_storage.workflows.errors import RPC_NOT_FOUND, coded_error
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, coded_error, describe_error
 from pikku_storage.workflows.querysets import LIVE, Claim
-from pikku_storage.workflows.records import StepState
+from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
@@ -45,11 +51,15 @@ def claim_step(
 
 def claim_seen(runtime: Runtime, step: StepState) -> tuple[StepState, Claim] | None:
     """Take the step if it still is as it was read, and its run lives."""
-    if step.status not in CLAIMABLE or (step.status == StepStatus.FAILED and not step.has_attempts_left):
+    if not _is_claimable(step):
         return None
     claim = runtime.claim(after=step.updated_at)
     taken = runtime.steps.claim(step, claim, inside={"status": LIVE, "cancel_requested_at": None})
     return None if taken is None else (taken, claim)
+
+
+def _is_claimable(step: StepState) -> bool:
+    return step.status in CLAIMABLE and (step.status != StepStatus.FAILED or step.has_attempts_left)
 
 
 def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | None = None) -> None:
@@ -71,6 +81,10 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
     if step.retry_at is not None and step.retry_at > runtime.now():
         # An old message once more; the retry has a time of its own.
         return
+    definition = registry.workflows.get(step.rpc_name)
+    if definition is not None:
+        _execute_workflow(runtime, run, step, definition)
+        return
     try:
         target = target_of(registry.function(step.rpc_name))
         if step.timeout_ms is not None:
@@ -87,26 +101,55 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
         follow(runtime, after)
 
 
-def follow(runtime: Runtime, step: StepState, *, drives: bool = True) -> None:
-    """What comes after an attempt of a queued step: its retry's message, or the run, if nothing else is open.
+def _execute_workflow(runtime: Runtime, run: Run, step: StepState, definition: WorkflowDefinition[Any]) -> None:
+    """A step whose function is a workflow is done by a run of its own, which this worker carries on."""
+    if step.awaits_child:
+        # Whoever began the step did not come to make the child, or the child did not come to say how it ended.
+        children.start(runtime, run, [step], inline=False)
+    else:
+        try:
+            children.check_call(run, definition, step.data or {})
+        except (WorkflowInputError, WorkflowDepthError) as error:
+            _refuse(runtime, step, error)
+            return
+        begun = children.begin(runtime, run, step, inside={"status": LIVE}) if _is_claimable(step) else None
+        if begun is None:
+            return
+        step = begun
+    carry_on(runtime, str(step.child_run_id))
 
-    Whoever finishes a step of a fan-out asks whether any of its group is still unsettled. Two may both find none and
-    wake the run twice, but none can miss it, and there is no counter to get wrong.
-    """
-    if not step.is_settled:
-        if step.due_at is not None:
-            delay: timedelta = step.due_at - runtime.now()
-            runtime.hint(runtime.message(step.run_id, step.step_name, queue=step.queue, delay=delay))
+
+def _refuse(runtime: Runtime, step: StepState, error: WorkflowError) -> None:
+    taken = claim_seen(runtime, step)
+    if taken is None:
         return
-    if step.group is not None and (
-        runtime.steps.is_group_open(step.run_id, step.group) or not runtime.runs.wake(step.run_id, at=runtime.now())
-    ):
+    step, claim = taken
+    outcome = Outcome(error=describe_error(error), is_final=True)
+    after = settle_attempt(runtime, step, outcome, token=claim.token, wakes=step.group is None)
+    if after is not None:
+        follow(runtime, after)
+
+
+def carry_on(runtime: Runtime, run_id: str) -> bool:
+    """`drive` a run; if it has ended already, make sure that its parent knows. `False` for an unknown run."""
+    if drive(runtime, run_id):
+        return True
+    run = runtime.read_run(run_id)
+    if run is not None and run.is_terminal:
+        children.notify_parent(runtime, run)
+    return run is not None
+
+
+def follow(runtime: Runtime, step: StepState, *, drives: bool = True) -> None:
+    """What comes after an attempt of a queued step: its retry's message, or the run, if nothing else is open."""
+    run_id = what_follows(runtime, step)
+    if run_id is None:
         return
     if drives:
         # Another trip through the broker would only cost time: this worker is free.
-        drive(runtime, step.run_id)
+        drive(runtime, run_id)
     else:
-        runtime.hint(runtime.message(step.run_id))
+        runtime.hint(runtime.message(run_id))
 
 
 def _suspend(runtime: Runtime, step: StepState, error: RPCNotFoundError) -> None:

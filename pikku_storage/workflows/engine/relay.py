@@ -16,6 +16,7 @@ from typing import Any
 
 from django.db import DatabaseError
 
+from pikku_storage.workflows.engine import children
 from pikku_storage.workflows.engine.attempts import settle_attempt
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import Outcome
@@ -78,6 +79,8 @@ def _safely(run_id: str, action: Callable[[], bool]) -> bool:
 
 def _see_to_step(runtime: Runtime, step: StepState, run_status: str, now: datetime, woken: dict[str, None]) -> bool:
     is_over = run_status in TERMINAL_RUN_STATUSES
+    if step.awaits_child:
+        return children.look_after(runtime, step, now, is_over=is_over)
     if step.status == StepStatus.RUNNING:
         return _reclaim(runtime, step, is_over=is_over)
     if is_over:

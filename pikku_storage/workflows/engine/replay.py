@@ -4,9 +4,9 @@ wait."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import NoReturn
@@ -28,9 +28,10 @@ from pikku_storage.exceptions import (
     WorkflowStepNameNotString,
     WorkflowSuspendedException,
 )
-from pikku_storage.ids import invocation_id
+from pikku_storage.ids import child_run_id, invocation_id
 from pikku_storage.json import Json, to_text
 from pikku_storage.workflows.definitions import NAME_LENGTH, FunctionDefinition
+from pikku_storage.workflows.engine import children
 from pikku_storage.workflows.engine.attempts import Target, attempt_step
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, coded_error
@@ -38,7 +39,7 @@ from pikku_storage.workflows.querysets import Claim, NewStep
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
-from pikku_storage.workflows.statuses import RunStatus, StepStatus
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus
 
 PATCH_PREFIX = "__patch:"
 """What the name of a step begins with that records that a patch holds for a run."""
@@ -67,14 +68,29 @@ class Call:
     policy: RetryPolicy
     queue: str | None = None
     group: str | None = None
+    is_workflow: bool = False
+    """Whether a run of its own does the step."""
     on_error: FunctionDefinition[..., object] | None = None
 
 
 class Replay:
-    """The state of one pass. `inline`: the caller's process carries everything out, nothing goes through the broker."""
+    """The state of one pass. `inline`: the caller's process carries everything out, nothing goes through the broker.
 
-    def __init__(self, runtime: Runtime, run: Run, steps: Iterable[StepState], *, token: str, inline: bool) -> None:
+    `carry` drives a child run, by its id, as far as it goes.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        run: Run,
+        steps: Iterable[StepState],
+        *,
+        token: str,
+        inline: bool,
+        carry: Callable[[str], None],
+    ) -> None:
         self.runtime = runtime
+        self._carry = carry
         self.run = run
         self.inline = inline
         self.left: BaseException | None = None
@@ -82,6 +98,8 @@ class Replay:
         self.wait_until: datetime | None = None
         self.look_again_at: datetime | None = None
         """When the run must be looked at again although no step of it will be due."""
+        self.waits_for_somebody = False
+        """Whether a child is suspended, which no waiting here would change."""
         self.dispatch_error: WorkflowDispatchException | None = None
         self.state_writes: dict[str, Json] = {}
         self._steps = {step.step_name: step for step in steps}
@@ -148,8 +166,9 @@ class Replay:
                 raise WorkflowSuspendedException(coded_error(VERSION_CONFLICT, str(mismatch)))
         self._reach(all(call.name in self._steps for call in calls))
         self._dispatch([call for call in calls if self._is_queued(call)])
+        self._hand_over([call for call in calls if call.is_workflow])
         for call in calls:
-            if not self._is_queued(call):
+            if not (call.is_workflow or self._is_queued(call)):
                 self._run_here(call)
         self._from = calls[-1].name
         if any(not self._steps[call.name].is_settled for call in calls):
@@ -192,6 +211,8 @@ class Replay:
         return True
 
     def _is_queued(self, call: Call) -> bool:
+        if call.is_workflow:
+            return False
         # A step stays where it was first put: a run may be started inline and be carried on by a worker, or the other
         # way round.
         recorded = self._steps.get(call.name)
@@ -234,6 +255,7 @@ class Replay:
         self.left, self._is_undoing = None, True
         with self._inside():
             if any(step.status == StepStatus.RUNNING for step in self._steps.values()):
+                children.undo(self.runtime, self._steps.values(), dict(because))
                 self.look_again_at = self.wait_until = self.runtime.now() + _LOOK_AGAIN
                 raise WorkflowAsyncException
             for call in reversed(self._compensable):
@@ -245,10 +267,7 @@ class Replay:
         """Hand steps to their queues: rows first, then messages."""
         if not calls:
             return
-        for call in calls:
-            if call.target.rpc_name not in registry.functions:
-                missing = RPCNotFoundError(str(call.target.rpc_name))
-                raise WorkflowSuspendedException(coded_error(RPC_NOT_FOUND, str(missing)))
+        self._require(calls, registry.functions)
         pending = [
             step
             for call in calls
@@ -271,6 +290,13 @@ class Replay:
         else:
             if pending:
                 self.runtime.steps.schedule([step.step_id for step in pending], at=at, due_at=due_at)
+
+    def _require(self, calls: Sequence[Call], room: Mapping[str, object]) -> None:
+        """Whoever carries these out finds them by name."""
+        for call in calls:
+            if call.target.rpc_name not in room:
+                missing = RPCNotFoundError(str(call.target.rpc_name))
+                raise WorkflowSuspendedException(coded_error(RPC_NOT_FOUND, str(missing)))
 
     def _add_queued(self, calls: Sequence[Call]) -> list[StepState]:
         """The rows of new steps, all at once. Their messages follow; the relay sends those that get lost on the way."""
@@ -338,6 +364,104 @@ class Replay:
             group=call.group,
             timeout_ms=call.target.timeout_ms,
         )
+
+    # -- sub-workflows -------------------------------------------------------------------------------------------------
+
+    def _hand_over(self, calls: Sequence[Call]) -> None:
+        """Have steps done by runs of their own. One alone is carried on in this pass as far as it goes; those of a
+        fan-out spread over the workers."""
+        self._require(calls, registry.workflows)
+        if not self.inline and any(call.group is not None for call in calls):
+            begun = self._begin_children(calls)
+            self.runtime.hint(*[self.runtime.message(str(step.child_run_id)) for step in begun])
+            return
+        for call in calls:
+            # Again after a failure whose next attempt may begin at once.
+            while begun := self._begin_children([call]):
+                if not self._carried(begun[0]):
+                    break
+
+    def _begin_children(self, calls: Sequence[Call]) -> list[StepState]:
+        """Bring steps as far as they get without their children; answers with those whose children are to be carried
+        on now."""
+        known = [self._steps[call.name] for call in calls if call.name in self._steps]
+        begun = self._add_awaiting([call for call in calls if call.name not in self._steps])
+        begun += self._ask_after([step for step in known if step.awaits_child])
+        for step in known:
+            if step.status in (StepStatus.PENDING, StepStatus.SCHEDULED) or (
+                step.status == StepStatus.FAILED and step.due_at is not None
+            ):
+                begun += self._begin_again(step)
+        return begun
+
+    def _add_awaiting(self, calls: Sequence[Call]) -> list[StepState]:
+        """New steps and their children, all at once."""
+        if not calls:
+            return []
+        at = self.runtime.now()
+        due_at = self.runtime.patience_end(at)
+        steps = [self._new_step(call) for call in calls]
+        try:
+            added = self.runtime.steps.add_awaiting(steps, at=at, due_at=due_at, inside=self._fence)
+        except IntegrityError:
+            added = False
+        if not added:
+            raise PassLostError
+        begun = [
+            replace(_begun(step, StepStatus.RUNNING, at, due_at), child_run_id=child_run_id(step.id, 1))
+            for step in steps
+        ]
+        self._steps.update((step.step_name, step) for step in begun)
+        children.start(self.runtime, self.run, begun, inline=self.inline)
+        return begun
+
+    def _begin_again(self, step: StepState) -> list[StepState]:
+        """The next attempt of a step, if its time has come."""
+        if step.retry_at is not None and not self._wait_until(step.retry_at):
+            return []
+        begun = children.begin(self.runtime, self.run, step, inside=self._fence, inline=self.inline)
+        if begun is None:
+            self._check_not_lost(step)
+            return []
+        self._steps[step.step_name] = begun
+        return [begun]
+
+    def _ask_after(self, steps: Sequence[StepState]) -> list[StepState]:
+        """Look at children that were begun earlier. One that is not there is made, and one that has ended is heard;
+        answers with those that are to be carried on here."""
+        if not steps:
+            return []
+        statuses = children.statuses_of(self.runtime, steps)
+        lost = [step for step in steps if step.child_run_id not in statuses]
+        if lost:
+            children.start(self.runtime, self.run, lost, inline=self.inline)
+        for step in steps:
+            status = statuses.get(str(step.child_run_id))
+            if status in TERMINAL_RUN_STATUSES:
+                ended = self.runtime.read_run(str(step.child_run_id))
+                if ended is not None:
+                    children.report(self.runtime, ended)
+                self._reread(step)
+            elif status == RunStatus.SUSPENDED:
+                self.waits_for_somebody = True
+            elif status is not None and self.inline:
+                lost.append(step)
+        return lost
+
+    def _carried(self, step: StepState) -> bool:
+        """Carry the child of a step on; whether the step awaits it no more."""
+        self._carry(str(step.child_run_id))
+        now = self._reread(step)
+        if now.awaits_child:
+            self._ask_after([now])
+        return not self._steps[step.step_name].awaits_child
+
+    def _reread(self, step: StepState) -> StepState:
+        now = self.runtime.read_step(step.run_id, step.step_name)
+        if now is None:
+            raise PassLostError
+        self._steps[step.step_name] = now
+        return now
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 

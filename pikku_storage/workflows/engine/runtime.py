@@ -98,6 +98,11 @@ class Runtime:
         rows = self.engine.read(WorkflowStep, {"run_id": run_id, "step_name": step_name}, StepState.COLUMNS)
         return StepState.from_row(rows[0]) if rows else None
 
+    def read_step_by_id(self, step_id: str) -> StepState | None:
+        """The step of that id, or `None`."""
+        rows = self.engine.read(WorkflowStep, {"id": step_id}, StepState.COLUMNS)
+        return StepState.from_row(rows[0]) if rows else None
+
     def read_step_and_run(self, run_id: str, step_name: str) -> tuple[StepState, Run] | None:
         """One step together with its run, or `None`."""
         where = {"run_id": run_id, "step_name": step_name}

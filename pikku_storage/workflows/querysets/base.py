@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import models
 
 from pikku_storage.db import Engine, engine
+from pikku_storage.db.operations import Merge, Operation, Update
 from pikku_storage.ids import new_id, new_token
 from pikku_storage.json import Json
+from pikku_storage.workflows.mirroring import pass_on
 from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES, TERMINAL_RUN_STATUSES
 
 Row = TypeVar("Row", bound=models.Model)
@@ -48,10 +51,32 @@ class Claim:
 
 
 class EngineQuerySet(models.QuerySet[Row]):
-    """What the querysets of engine rows share."""
+    """What the querysets of engine rows share: every write goes through one of the three methods below, and what it
+    wrote to the mirror, if there is one."""
 
     @property
     def engine(self) -> Engine:
         """The engine of the database this queryset writes to."""
         self._for_write = True
         return engine(self.db)
+
+    def _apply(self, *operations: Operation, durable: bool = True) -> tuple[int, ...]:
+        """See `Engine.apply`."""
+        counts = self.engine.apply(*operations, durable=durable)
+        if counts[0]:
+            pass_on(self.db, operations, counts)
+        return counts
+
+    def _take(self, update: Update, columns: Sequence[str], *, durable: bool = True) -> dict[str, Any] | None:
+        """See `Engine.take`."""
+        row = self.engine.take(update, columns, durable=durable)
+        if row is not None:
+            pass_on(self.db, (update,), (1,))
+        return row
+
+    def _merge(self, merge: Merge) -> int:
+        """See `Engine.merge_json_key`."""
+        count = self.engine.merge_json_key(merge.model, merge.id, merge.field, merge.key, merge.value, merge.at)
+        if count:
+            pass_on(self.db, (merge,), (count,))
+        return count

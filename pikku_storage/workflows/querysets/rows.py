@@ -11,6 +11,7 @@ from django.apps import apps
 from django.db.models import Model
 
 from pikku_storage.db.operations import InsertMany, OrNull
+from pikku_storage.ids import child_run_id
 from pikku_storage.workflows.querysets.base import Claim, NewStep
 from pikku_storage.workflows.statuses import StepStatus
 
@@ -51,6 +52,19 @@ def claimed(claim: Claim, *, attempt: int) -> dict[str, Any]:
         "claim_token": claim.token,
         "claimed_by": claim.worker,
         "due_at": claim.until,
+        "redrives": None,
+    }
+
+
+def awaiting(step_id: str, *, attempt: int, due_at: datetime) -> dict[str, Any]:
+    """What makes a step running in that a run of its own does its attempt; `due_at` is when somebody asks after it."""
+    return {
+        "status": StepStatus.RUNNING.value,
+        "current_attempt": attempt,
+        "child_run_id": child_run_id(step_id, attempt),
+        "claim_token": None,
+        "claimed_by": None,
+        "due_at": due_at,
         "redrives": None,
     }
 

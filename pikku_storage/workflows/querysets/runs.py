@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
 
-from pikku_storage.db.operations import Expired, Insert, Operation, Update
+from pikku_storage.db.operations import Delete, Expired, Insert, Merge, Operation, Update
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import LIVE, EngineQuerySet
+from pikku_storage.workflows.querysets.rows import insert_of
 from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, run_statuses_before
 
@@ -26,12 +27,21 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         """Insert a run, and what belongs to it; `False` if there is one with this id already."""
         try:
             with self.engine.savepoint():
-                self.engine.apply(Insert(self.model, values), *with_it)
+                self._apply(Insert(self.model, values), *with_it)
         except IntegrityError:
             if self.filter(pk=values["id"]).exists():
                 return False
             raise
         return True
+
+    def create_runs(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert runs with the same columns, those that are not there yet."""
+        try:
+            with self.engine.savepoint():
+                self._apply(insert_of(self.model, rows))
+        except IntegrityError:
+            for values in rows:
+                self.create_run(values)
 
     def enter(self, run_id: str, token: str, *, worker: str, at: datetime, until: datetime) -> Run | None:
         """Let a pass into a live run, unless another one is inside (engine.md §2): the run as it is then, or `None`."""
@@ -45,7 +55,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             "last_worker": worker,
             "updated_at": at,
         }
-        row = self.engine.take(Update(self.model, where, values), Run.COLUMNS, durable=False)
+        row = self._take(Update(self.model, where, values), Run.COLUMNS, durable=False)
         return None if row is None else Run.from_row(row)
 
     def leave(
@@ -129,7 +139,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
 
     def wake(self, run_id: str, *, at: datetime) -> bool:
         """Give a live run a reason to look again, which no pass inside can miss (engine.md §2)."""
-        return bool(self.engine.apply(self.wake_up(run_id, at), durable=False)[0])
+        return bool(self._apply(self.wake_up(run_id, at), durable=False)[0])
 
     def wake_up(self, run_id: str, at: datetime) -> Update:
         """`wake` as an operation, to happen together with another one. The redrive count 0 tells the relay that this is
@@ -157,14 +167,14 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
 
     def merge_state(self, run_id: str, key: str, value: Json, *, at: datetime) -> bool:
         """Set one key of the run's state in the database; concurrent keys never lose each other."""
-        return bool(self.engine.merge_json_key(self.model, run_id, "state", key, value, at))
+        return bool(self._merge(Merge(self.model, run_id, "state", key, value, at)))
 
     def remove(self, run_ids: Sequence[str], *, statuses: Sequence[str], ended_by: datetime | None) -> int:
         """Delete those of these runs that ended in one of these statuses, by that time if one is given; answers how
         many this call deleted. Their steps are gone already. A run that was begun anew under the same id stays."""
         ended = {} if ended_by is None else {"updated_at": Expired(ended_by)}
-        return self.engine.delete(self.model, {"id": list(run_ids), "status": list(statuses), **ended})
+        return self._apply(Delete(self.model, {"id": list(run_ids), "status": list(statuses), **ended}))[0]
 
     def _change(self, where: Mapping[str, Any], /, *, durable: bool = True, **values: Any) -> bool:
         # Not durable are leases, wake-ups and due times: a crash of the database server that loses one costs time only.
-        return bool(self.engine.apply(Update(self.model, where, values), durable=durable)[0])
+        return bool(self._apply(Update(self.model, where, values), durable=durable)[0])

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
 
-from pikku_storage.db.operations import NOT_NULL, Expired, Guard, Insert, KeepOr, Operation, Update
+from pikku_storage.db.operations import NOT_NULL, Delete, Expired, Guard, Insert, KeepOr, Operation, Update
 from pikku_storage.ids import copied_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import Claim, EngineQuerySet, NewStep
 from pikku_storage.workflows.querysets.rows import (
     UNSETTLED_ATTEMPT,
     attempt_row,
+    awaiting,
     claimed,
     history_model,
     insert_of,
@@ -57,10 +58,22 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         """Insert steps whose messages are about to be sent (one, or a fan-out): `scheduled` from the start, which saves
         changing them all when they are with the broker. `inside` as in `start`."""
         state = {"status": StepStatus.SCHEDULED.value, "due_at": due_at}
-        rows = insert_of(self.model, [step_row(step, state, at) for step in steps])
-        attempts = insert_of(history_model(), [attempt_row(step.id, 1, state, at) for step in steps])
+        return self._add_many([(step, state) for step in steps], at, inside)
+
+    def add_awaiting(
+        self, steps: Sequence[NewStep], *, at: datetime, due_at: datetime, inside: Mapping[str, Any]
+    ) -> bool:
+        """Insert steps that runs of their own will do: `running`, with the runs' ids noted before there are the runs.
+        `inside` as in `start`."""
+        return self._add_many([(step, awaiting(step.id, attempt=1, due_at=due_at)) for step in steps], at, inside)
+
+    def _add_many(
+        self, steps: Sequence[tuple[NewStep, Mapping[str, Any]]], at: datetime, inside: Mapping[str, Any]
+    ) -> bool:
+        rows = insert_of(self.model, [step_row(step, state, at) for step, state in steps])
+        attempts = insert_of(history_model(), [attempt_row(step.id, 1, state, at) for step, state in steps])
         with self.engine.savepoint():
-            return bool(self.engine.apply(self._guard(steps[0].run_id, inside), rows, attempts)[0])
+            return bool(self._apply(self._guard(steps[0][0].run_id, inside), rows, attempts)[0])
 
     def take_back(self, step_ids: Sequence[str], *, at: datetime, due_at: datetime) -> int:
         """What `add_many` said too early: no broker took the messages of these steps. Those that a worker has begun
@@ -90,7 +103,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 timeout_ms=step.timeout_ms,
             )
             outcome = {"status": step.status, "result": step.result, "error": step.error}
-            rows.append(step_row(copy, outcome, at))
+            rows.append(step_row(copy, {**outcome, "child_run_id": step.child_run_id}, at))
             ended = {
                 "succeeded_at": at if step.status == StepStatus.SUCCEEDED else None,
                 "failed_at": at if step.status == StepStatus.FAILED else None,
@@ -113,8 +126,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         ]
         with self.engine.savepoint():
             if inside is None:
-                return bool(self.engine.apply(*operations, durable=durable)[0])
-            return bool(self.engine.apply(self._guard(step.run_id, inside), *operations, durable=durable)[0])
+                return bool(self._apply(*operations, durable=durable)[0])
+            return bool(self._apply(self._guard(step.run_id, inside), *operations, durable=durable)[0])
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
@@ -125,33 +138,44 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         still is what the caller saw, so of many claims one wins, and only where the conditions on its run in `inside`
         hold.
         """
+        return self._begin(step, claimed(claim, attempt=step.next_attempt), claim.at, inside)
+
+    def hand_over(
+        self, step: StepState, *, at: datetime, due_at: datetime, inside: Mapping[str, Any] | None = None
+    ) -> StepState | None:
+        """As `claim`, but nobody holds the step: a run of its own does the attempt."""
+        return self._begin(step, awaiting(step.step_id, attempt=step.next_attempt, due_at=due_at), at, inside)
+
+    def _begin(
+        self, step: StepState, state: Mapping[str, Any], at: datetime, inside: Mapping[str, Any] | None
+    ) -> StepState | None:
+        attempt = state["current_attempt"]
         is_retry = step.status == StepStatus.FAILED
-        attempt = step.attempt_count + 1 if is_retry else step.attempt_count
         before = [StepStatus.FAILED.value] if is_retry else step_statuses_before(StepStatus.RUNNING)
         where = {"id": step.step_id, "status": before, "current_attempt": saw(step.attempt_count)}
-        state = claimed(claim, attempt=attempt)
-        taken = Update(self.model, where, {**state, "result": None, "error": None, "updated_at": claim.at})
+        taken = Update(self.model, where, {**state, "result": None, "error": None, "updated_at": at})
         guard = [] if inside is None else [self._guard(step.run_id, inside)]
         durable = is_last(attempt, step.max_attempts)
         if is_retry:
-            begun = Insert(history_model(), attempt_row(step.step_id, attempt, state, claim.at))
-            won = self.engine.apply(*guard, taken, begun, durable=durable)[len(guard)]
+            begun = Insert(history_model(), attempt_row(step.step_id, attempt, state, at))
+            won = self._apply(*guard, taken, begun, durable=durable)[len(guard)]
         else:
-            running = {"status": StepStatus.RUNNING.value, "running_at": claim.at, "worker": claim.worker}
-            won = self._move(step.step_id, taken, running, at=claim.at, attempt=attempt, guard=guard, durable=durable)
+            running = {"status": StepStatus.RUNNING.value, "running_at": at, "worker": state["claimed_by"]}
+            won = self._move(step.step_id, taken, running, at=at, attempt=attempt, guard=guard, durable=durable)
         if not won:
             return None
         return replace(
             step,
             status=StepStatus.RUNNING.value,
             attempt_count=attempt,
-            claim_token=claim.token,
-            claimed_by=claim.worker,
-            due_at=claim.until,
+            claim_token=state["claim_token"],
+            claimed_by=state["claimed_by"],
+            child_run_id=state.get("child_run_id", step.child_run_id),
+            due_at=state["due_at"],
             redrives=None,
             result=None,
             error=None,
-            updated_at=claim.at,
+            updated_at=at,
         )
 
     def _guard(self, run_id: str, inside: Mapping[str, Any]) -> Guard:
@@ -161,14 +185,14 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     def renew(self, step_id: str, token: str, *, until: datetime) -> bool:
         """Prolong a claim; `False` if it is over."""
         where = {"id": step_id, "claim_token": token, "status": StepStatus.RUNNING.value}
-        return bool(self.engine.apply(Update(self.model, where, {"due_at": until}), durable=False)[0])
+        return bool(self._apply(Update(self.model, where, {"due_at": until}), durable=False)[0])
 
     def give_up(self, step_id: str, token: str, *, at: datetime) -> bool:
         """End a claim whose outcome will not come: the relay ends its attempt as lost from `at` on, and whatever its
         worker still writes is too late."""
         where = {"id": step_id, "claim_token": token, "status": StepStatus.RUNNING.value}
         change = Update(self.model, where, {"claim_token": None, "due_at": at})
-        return bool(self.engine.apply(change, durable=False)[0])
+        return bool(self._apply(change, durable=False)[0])
 
     def run_by_hand(self, step_id: str, *, at: datetime, until: datetime) -> bool:
         """Mark a waiting step running without a claim (contract `setStepRunning`: two writes, no read)."""
@@ -200,7 +224,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         where = {"id": list(step_ids), "status": before.value}
         values = {"status": after.value, "due_at": due_at, "updated_at": at}
         attempts = {"step_id": list(step_ids), "status": before.value}
-        return self.engine.apply(
+        return self._apply(
             Update(self.model, where, values),
             Update(history_model(), attempts, {"status": after.value, "scheduled_at": scheduled_at}),
             durable=False,
@@ -277,7 +301,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         where = {"id": step_id, "status": StepStatus.FAILED.value, "current_attempt": saw(seen_attempt)}
         values = {**state, "result": None, "error": None, "updated_at": at}
         return bool(
-            self.engine.apply(
+            self._apply(
                 Update(self.model, where, values), Insert(history_model(), attempt_row(step_id, attempt, state, at))
             )[0]
         )
@@ -288,8 +312,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         """Delete these steps, their attempts first, or those that were made by that time if one is given; answers how
         many steps this call deleted. Those of a run that was begun anew under the same id stay."""
         made = {} if made_by is None else {"created_at": Expired(made_by)}
-        self.engine.delete(history_model(), {"step_id": list(step_ids), **made})
-        return self.engine.delete(self.model, {"id": list(step_ids), **made})
+        self._apply(Delete(history_model(), {"step_id": list(step_ids), **made}))
+        return self._apply(Delete(self.model, {"id": list(step_ids), **made}))[0]
 
     # -- looking after -------------------------------------------------------------------------------------------------
 
@@ -297,18 +321,18 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         """Move the due time on, for the one relay that saw it (compare-and-swap)."""
         where = {"id": step_id, "due_at": seen}
         change = Update(self.model, where, {"due_at": due_at, "redrives": redrives})
-        return bool(self.engine.apply(change, durable=False)[0])
+        return bool(self._apply(change, durable=False)[0])
 
     def hurry(self, step_id: str, *, at: datetime) -> bool:
         """Make a failed step's next attempt due now."""
-        waiting = self.filter(pk=step_id, status=StepStatus.FAILED, due_at__isnull=False)
-        return bool(self.engine.retrying(lambda: waiting.update(due_at=at, updated_at=at)))
+        where = {"id": step_id, "status": StepStatus.FAILED.value, "due_at": NOT_NULL}
+        return bool(self._apply(Update(self.model, where, {"due_at": at, "updated_at": at}))[0])
 
     def settle_idle(self, run_id: str) -> int:
         """Nothing of an ended run is due any more, but for what still runs."""
-        idle = [StepStatus.PENDING, StepStatus.SCHEDULED, StepStatus.FAILED]
-        due = self.filter(run_id=run_id, status__in=idle, due_at__isnull=False)
-        return self.engine.retrying(lambda: due.update(due_at=None))
+        idle = [StepStatus.PENDING.value, StepStatus.SCHEDULED.value, StepStatus.FAILED.value]
+        where = {"run_id": run_id, "status": idle, "due_at": NOT_NULL}
+        return self._apply(Update(self.model, where, {"due_at": None}))[0]
 
     def is_group_open(self, run_id: str, group: str) -> bool:
         """Whether any step of a fan-out is not settled yet."""
@@ -317,7 +341,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
 
     def note(self, step_id: str, *, at: datetime, **values: str) -> bool:
         """Set what no transition guards: `child_run_id`, `branch_taken`."""
-        return bool(self.engine.apply(Update(self.model, {"id": step_id}, {**values, "updated_at": at}))[0])
+        return bool(self._apply(Update(self.model, {"id": step_id}, {**values, "updated_at": at}))[0])
 
     def _move(
         self,
@@ -339,7 +363,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         operations: list[Operation] = [*guard, change, Update(history, open_attempt, attempt_values)]
         if also is not None:
             operations.append(also)
-        moved, followed = self.engine.apply(*operations, durable=durable)[len(guard) : len(guard) + 2]
+        moved, followed = self._apply(*operations, durable=durable)[len(guard) : len(guard) + 2]
         if moved and not followed:
             self._mend_history(step_id, attempt, attempt_values, at)
         return bool(moved)
@@ -352,7 +376,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         values = {**attempt_row(step_id, attempt, {}, at), **attempt_values}
         try:
             with self.engine.savepoint():
-                self.engine.apply(Insert(history_model(), values))
+                self._apply(Insert(history_model(), values))
         except IntegrityError:
             # It is there, and ended: what it says was written by whoever owned the attempt.
             return

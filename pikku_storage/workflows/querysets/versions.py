@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from django.db import IntegrityError
 
-from pikku_storage.db.operations import Insert
+from pikku_storage.db.operations import Insert, Update
 from pikku_storage.ids import derived_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.querysets.base import EngineQuerySet
@@ -32,7 +32,11 @@ class VersionQuerySet(EngineQuerySet["WorkflowVersion"]):
         }
         try:
             with self.engine.savepoint():
-                self.engine.apply(Insert(self.model, values))
+                self._apply(Insert(self.model, values))
         except IntegrityError:
             return False
         return True
+
+    def set_status(self, version_id: str, status: str) -> bool:
+        """Set a version's status; whether there is such a version."""
+        return bool(self._apply(Update(self.model, {"id": version_id}, {"status": status}))[0])
