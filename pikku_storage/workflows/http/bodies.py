@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection
 from hashlib import sha256
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django.http import HttpRequest
 
@@ -64,11 +64,3 @@ def idempotency_key_of(request: HttpRequest, user_id: str) -> str | None:
         raise MalformedRequestError("Idempotency-Key must be 1 to 255 visible ASCII characters")
     # As JSON, so that no user id and key together look like another user's.
     return "http:" + sha256(json.dumps([user_id, given]).encode()).hexdigest()
-
-
-def text_of(body: dict[str, Json], key: str) -> str:
-    """A text in the body; raises `MalformedRequestError`."""
-    value: Any = body[key]
-    if not isinstance(value, str):
-        raise MalformedRequestError(f"{key!r} must be a text")
-    return value
