@@ -29,6 +29,8 @@ from pikku_storage.exceptions import PayloadError, WorkflowInputError, WorkflowR
 from pikku_storage.json import to_text
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
+from pikku_storage.workflows.schedules.declarations import NAME_LENGTH as SCHEDULE_NAME_LENGTH
+from pikku_storage.workflows.schedules.declarations import Declaration
 
 if TYPE_CHECKING:
     from pikku_storage.workflows.flow import Flow
@@ -178,6 +180,10 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
         name: str | None = None,
         versioning: Versioning = "auto-upgrade",
         http: HttpAccess = False,
+        schedule: str | None = None,
+        timezone: str | None = None,
+        catch_up: str = "latest",
+        overlap: str = "allow",
     ) -> None:
         super().__init__(body, name)
         if versioning not in get_args(Versioning):
@@ -192,6 +198,16 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
             )
         if not self.signature.parameters:
             raise WorkflowRegistrationError(f"{self.source_place}: a workflow's first parameter is the flow")
+        self.schedule = None if schedule is None else self._declared(schedule, timezone, catch_up, overlap)
+        if schedule is None and (timezone is not None or (catch_up, overlap) != ("latest", "allow")):
+            raise WorkflowRegistrationError(f"{self.source_place}: timezone, catch_up and overlap go with a schedule")
+
+    def _declared(self, cron: str, timezone: str | None, catch_up: str, overlap: str) -> Declaration:
+        try:
+            to_text(self.name, root="name", longest=SCHEDULE_NAME_LENGTH)
+            return Declaration.of(cron, timezone, catch_up, overlap)
+        except ValueError as error:
+            raise WorkflowRegistrationError(f"{self.source_place}: {error}") from None
 
     def start(
         self,
@@ -350,7 +366,14 @@ def workflow(body: Callable[Concatenate[Flow, P], Any], /) -> WorkflowDefinition
 
 @overload
 def workflow(
-    *, name: str | None = None, versioning: Versioning = "auto-upgrade", http: HttpAccess = False
+    *,
+    name: str | None = None,
+    versioning: Versioning = "auto-upgrade",
+    http: HttpAccess = False,
+    schedule: str | None = None,
+    timezone: str | None = None,
+    catch_up: str = "latest",
+    overlap: str = "allow",
 ) -> Callable[[Callable[Concatenate[Flow, P], Any]], WorkflowDefinition[P]]: ...
 
 
@@ -363,6 +386,10 @@ def workflow(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     * `http`: `True` lets signed-in users start it and follow their runs over HTTP, where the project includes
       `pikku_storage.workflows.urls`; with a permission (`"shop.add_order"`) only those start it who have that. `False`,
       the default, gives it no address.
+    * `schedule`: a cron expression; the relay starts a run at each of its times, with no input.
+    * `timezone`: the IANA time zone of the expression, that of the project's settings by default.
+    * `catch_up`: what is started for fires that were missed: `"latest"` one, `"all"` or `"skip"`.
+    * `overlap`: `"skip"` starts no run while that of the fire before is live; `"allow"` does.
 
     The body runs from the top each time the run is taken up, with recorded steps answering at once; so whatever it does
     besides calling steps must not depend on time, chance or the outside. Raises `WorkflowRegistrationError`.

@@ -31,6 +31,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
     settings.PIKKU_STORAGE = {}
 
     assert {key: getattr(pikku_settings, key) for key in KEYS} == {
+        "AUDIT_SINK": "pikku_storage.auditing.log_event",
         "DATABASE": "default",
         "DISPATCHER": "pikku_storage.workflows.dispatch.CeleryDispatcher",
         "HTTP_AUTHENTICATORS": (),
@@ -43,6 +44,15 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
         "PATIENCE": 30_000,
         "STALLED_AFTER": 300_000,
         "MAX_PAYLOAD_BYTES": 4_194_304,
+        "SECRET_KEK": None,
+        "SECRET_KEK_VERSION": 1,
+        "SECRET_PREVIOUS_KEKS": {},
+        "KEY_PROVIDER": "pikku_storage.secrets.keys.SettingsKeys",
+        "SECRET_FORMAT": "bound",
+        "SECRET_AUDIT": True,
+        "SECRET_AUDIT_READS": False,
+        "SECRET_ALLOWED_HOSTS": {},
+        "SECRET_STRICT_HOSTS": False,
     }
 
 
@@ -75,6 +85,11 @@ def test_an_unknown_key_is_an_error(settings: Settings) -> None:
         ("RELAY_INTERVAL", None),
         ("MAX_PAYLOAD_BYTES", "much"),
         ("HTTP_AUTHENTICATORS", "shop.tokens.user"),
+        ("SECRET_KEK", 5),
+        ("SECRET_KEK_VERSION", 0),
+        ("SECRET_PREVIOUS_KEKS", ["a passphrase"]),
+        ("SECRET_FORMAT", "loose"),
+        ("SECRET_ALLOWED_HOSTS", {"key": "api.example.com"}),
     ],
 )
 def test_a_value_that_cannot_be_used_is_an_error(settings: Settings, key: str, value: Any) -> None:
@@ -105,7 +120,7 @@ def test_a_dispatcher_that_cannot_be_imported_is_an_error(settings: Settings, pa
 @pytest.mark.parametrize("path", ["nowhere.user_of_token", "nodots", 5, "pikku_storage.workflows.dispatch"])
 def test_an_authenticator_that_cannot_be_asked_is_an_error(settings: Settings, path: Any) -> None:
     good = "tests.http.served.user_of_token"
-    assert [check_id for check_id, _ in _checked(settings, HTTP_AUTHENTICATORS=[good, path])] == ["pikku.E007"]
+    assert [check_id for check_id, _ in _checked(settings, HTTP_AUTHENTICATORS=[good, path])] == ["pikku.E008"]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +285,7 @@ def test_every_message_of_a_check_has_a_hint(monkeypatch: pytest.MonkeyPatch, se
         "pikku.E002",
         "pikku.E003",
         "pikku.E004",
-        "pikku.E007",
+        "pikku.E008",
         "pikku.W001",
         "pikku.W002",
         "pikku.W003",

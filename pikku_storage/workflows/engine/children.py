@@ -224,7 +224,7 @@ def _cancel_child(runtime: Runtime, parent: Run, step: StepState) -> None:
     child_id = str(step.child_run_id)
 
     def cancel() -> bool:
-        return runtime.runs.set_status(child_id, RunStatus.CANCELLED, at=at, output=None, error=error, due_at=None)
+        return runtime.set_status(child_id, RunStatus.CANCELLED, error=error)
 
     cancelled = {"status": RunStatus.CANCELLED.value, "error": error, "inline": parent.inline}
     # A child that is not there may be in the making; the same id lets one of the two be.

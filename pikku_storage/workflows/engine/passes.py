@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
 from django.db import Error as DatabaseError
@@ -26,7 +27,7 @@ from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import ends_the_process
 from pikku_storage.workflows.engine.children import tell_parent, wind_up
 from pikku_storage.workflows.engine.leases import handed_back, keep
-from pikku_storage.workflows.engine.replay import Replay
+from pikku_storage.workflows.engine.replay import GateLeft, Replay
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import (
     VERSION_CONFLICT,
@@ -35,6 +36,7 @@ from pikku_storage.workflows.errors import (
     describe_error,
 )
 from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.gates import APPROVAL_RPC
 from pikku_storage.workflows.handle import FIRST_POLL, POLL_FACTOR
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
@@ -133,7 +135,7 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
                 # With the cause that the driver gave it.
                 raise interrupted.error from interrupted.error.__cause__
         if isinstance(outcome, _Ended):
-            return _Left(next_id=_end(runtime, run, token, outcome))
+            return _Left(next_id=_end(runtime, run, token, replay, outcome))
         if _write(runtime, run, token, replay, outcome):
             # What is under way may be the caller itself, which asked for the run to be undone: it looks again after it.
             waits_for_others = replay.waits_for_somebody or replay.look_again_at is not None
@@ -145,10 +147,14 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
     return _Left()
 
 
-def _end(runtime: Runtime, run: Run, token: str, outcome: _Ended) -> str | None:
+def _end(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Ended) -> str | None:
     """End the run; answers with its parent, if that can go on now."""
     at = runtime.now()
-    ended = runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error)
+    # What the body has no more, nobody shall answer.
+    also = [runtime.steps.gates_due(run.id, at)] if replay.has_open_gate else []
+    ended = runtime.runs.settle(
+        run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error, also=also
+    )
     if ended and outcome.status is RunStatus.CANCELLED:
         wind_up(runtime, run.id)
     if not ended or run.parent_run_id is None:
@@ -241,6 +247,8 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Wai
             due_at=again_at or runtime.stalled_end(at),
             redrives=None if again_at is None else 0,
         )
+    elif replay.gate_left is not None:
+        left = _leave_at_gate(runtime, run, token, replay.gate_left, outcome, at)
     else:
         # What is missing may be deployed at any time, so the relay looks again, less and less often.
         left = runtime.runs.leave(
@@ -255,7 +263,8 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Wai
     if not left:
         return False
     if outcome.error is not None:
-        logger.warning("Run %s of workflow %s is suspended: %s", run.id, run.workflow, outcome.error["message"])
+        level = logging.WARNING if replay.gate_left is None else logging.INFO
+        logger.log(level, "Run %s of workflow %s is suspended: %s", run.id, run.workflow, outcome.error["message"])
     if outcome.error is not None and outcome.error["code"] == WORKFLOW_NOT_FOUND:
         raise PikkuMissingMetaError(run.workflow)
     if replay.wait_until is not None and not replay.inline:
@@ -263,3 +272,18 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Wai
     if replay.dispatch_error is not None:
         raise replay.dispatch_error
     return True
+
+
+def _leave_at_gate(runtime: Runtime, run: Run, token: str, gate: GateLeft, outcome: _Waits, at: datetime) -> bool:
+    """Suspend the run for a person; from then on nothing is due but the gate's end, if it has one."""
+    step = gate.step
+    return runtime.runs.leave(
+        run.id,
+        token,
+        seen_wake=run.wake_token,
+        at=at,
+        due_at=gate.until,
+        suspended_for=outcome.error,
+        gate_opened_at=step.created_at if step.rpc_name == APPROVAL_RPC else None,
+        also=[] if step.due_at is None else [runtime.steps.gate_waits(step.step_id)],
+    )

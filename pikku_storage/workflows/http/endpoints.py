@@ -15,11 +15,11 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
+from pikku_storage.access.actors import user_id_of
 from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.http.access import served_workflow
 from pikku_storage.workflows.http.callers import caller_of
 from pikku_storage.workflows.http.errors import ANSWERED, MethodNotAllowedError, NotAuthenticatedError, error_response
-from pikku_storage.workflows.people import user_id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

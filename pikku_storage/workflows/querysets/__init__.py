@@ -1,12 +1,24 @@
-"""Every state change of runs, steps and versions, each one guarded write that answers who won.
+"""Every state change of runs, steps, answers, versions and schedules, each one guarded write that answers who won.
 
 A method returns `True` to the one caller whose WHERE still held; whoever gets `False` was too late and does nothing.
 Statuses come from `statuses.py`; what must happen together goes to the database's engine as one list of operations.
 """
 
+from pikku_storage.workflows.querysets.answers import AnswerQuerySet
 from pikku_storage.workflows.querysets.base import LIVE, TERMINAL, Claim, NewStep
 from pikku_storage.workflows.querysets.runs import RunQuerySet
+from pikku_storage.workflows.querysets.schedules import ScheduleQuerySet
 from pikku_storage.workflows.querysets.steps import StepQuerySet
 from pikku_storage.workflows.querysets.versions import VersionQuerySet
 
-__all__ = ["LIVE", "TERMINAL", "Claim", "NewStep", "RunQuerySet", "StepQuerySet", "VersionQuerySet"]
+__all__ = [
+    "LIVE",
+    "TERMINAL",
+    "AnswerQuerySet",
+    "Claim",
+    "NewStep",
+    "RunQuerySet",
+    "ScheduleQuerySet",
+    "StepQuerySet",
+    "VersionQuerySet",
+]
