@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
@@ -36,6 +38,13 @@ def guarded(flow: Flow) -> str:
 @workflow(name="http.failing", http=True)
 def failing(flow: Flow) -> None:
     flow.do("refuse", refuse)
+
+
+@workflow(name="http.released", http=True)
+def released(flow: Flow, approvers: Literal["any", "owner", "not-initiator"] = "any", scope: str | None = None) -> Any:
+    """It waits for an answer."""
+    schema = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+    return flow.approval("release", schema=schema, approvers=approvers, approver_scope=scope).data
 
 
 @workflow(name="http.hidden")

@@ -21,28 +21,31 @@ MISSING = "01990000-0000-7000-8000-000000000000"
 
 @dataclass(frozen=True)
 class Address:
-    """One address, and how it answers whoever may use it."""
+    """One address, and what it takes."""
 
     method: str
     parts: tuple[str, ...]
-    ok: int
+    body: Any = None
 
     def ask(self, caller: Caller, name: str, run_id: str) -> Any:
         """Send the request that is right but for who sends it and for which run."""
         parts = [{"<name>": name, "<run_id>": run_id}.get(part, part) for part in self.parts]
-        return caller.post(*parts) if self.method == "POST" else caller.get(*parts)
+        return caller.post(*parts, body=self.body) if self.method == "POST" else caller.get(*parts)
 
 
 STARTING = {
-    "start": Address("POST", ("<name>", "start"), 200),
-    "run": Address("POST", ("<name>", "run"), 200),
+    "start": Address("POST", ("<name>", "start")),
+    "run": Address("POST", ("<name>", "run")),
 }
 READING = {
-    "status": Address("GET", ("<name>", "status", "<run_id>"), 200),
-    "stream": Address("GET", ("<name>", "status", "<run_id>", "stream"), 200),
-    "stream-full": Address("GET", ("<name>", "status", "<run_id>", "stream", "full"), 200),
+    "status": Address("GET", ("<name>", "status", "<run_id>")),
+    "stream": Address("GET", ("<name>", "status", "<run_id>", "stream")),
+    "stream-full": Address("GET", ("<name>", "status", "<run_id>", "stream", "full")),
 }
-ADDRESSES = {**STARTING, **READING}
+ANSWERING = {
+    "approve": Address("POST", ("<name>", "approve", "<run_id>"), body={"reason": "release", "decision": {"amount": 5}})
+}
+ADDRESSES = {**STARTING, **READING, **ANSWERING}
 
 
 def _user(name: str, **options: Any) -> User:
@@ -128,9 +131,9 @@ def test_what_a_missing_run_is_called(owner: User) -> None:
 
 
 @pytest.mark.parametrize("run_id", ["%00", "x" * 256, "%ED%A0%80", "' OR 1=1 --"])
-@pytest.mark.parametrize("address", READING)
+@pytest.mark.parametrize("address", [*READING, *ANSWERING])
 def test_an_id_that_cannot_be_is_a_missing_run(address: str, run_id: str, owner: User) -> None:
-    assert READING[address].ask(Caller(owner), "http.doubled", run_id).status_code == 404
+    assert ADDRESSES[address].ask(Caller(owner), "http.doubled", run_id).status_code == 404
 
 
 @pytest.mark.contract("RA-06")
@@ -156,9 +159,9 @@ def test_a_workflow_that_is_not_served_looks_like_none(
     assert WorkflowRun.objects.count() == 1
 
 
-@pytest.mark.parametrize("address", READING)
+@pytest.mark.parametrize("address", [*READING, *ANSWERING])
 def test_a_run_of_another_workflow_is_a_missing_one(address: str, owner: User, run_id: str) -> None:
-    assert READING[address].ask(Caller(owner), "http.guarded", run_id).status_code == 404
+    assert ADDRESSES[address].ask(Caller(owner), "http.guarded", run_id).status_code == 404
 
 
 def test_nobody_learns_without_signing_in_which_workflows_are_served() -> None:
@@ -179,9 +182,9 @@ def test_a_workflow_may_ask_for_a_permission(owner: User, inline: None) -> None:
 # -- CSRF --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", STARTING)
+@pytest.mark.parametrize("address", [*STARTING, *ANSWERING])
 def test_a_session_needs_the_csrf_token(address: str, owner: User) -> None:
-    response = STARTING[address].ask(Caller(owner, csrf=False), "http.doubled", "")
+    response = ADDRESSES[address].ask(Caller(owner, csrf=False), "http.doubled", MISSING)
     assert (response.status_code, response.json()["error"]["name"]) == (403, "CsrfError")
     assert not WorkflowRun.objects.exists()
 

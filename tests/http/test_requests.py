@@ -85,9 +85,9 @@ def test_a_payload_that_is_too_large(ada: Caller, settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("method", ["get", "head", "post", "put", "patch", "delete", "options"])
-@pytest.mark.parametrize("name", ["start", "run", "status", "stream", "stream-full"])
+@pytest.mark.parametrize("name", ["start", "run", "approve", "status", "stream", "stream-full"])
 def test_each_address_takes_one_method(ada: Caller, name: str, method: str) -> None:
-    allowed = "POST" if name in ("start", "run") else "GET"
+    allowed = "POST" if name in ("start", "run", "approve") else "GET"
     if method.upper() == allowed:
         return
     options = {"name": "http.doubled", **({} if name in ("start", "run") else {"run_id": "some"})}

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import JsonResponse
 
-from pikku_storage.exceptions import PikkuError
+from pikku_storage.exceptions import PikkuError, WorkflowRunNotFoundError
 
 ANSWERED = (PikkuError, PermissionDenied, RequestDataTooBig)
 """What a view answers; anything else is a fault, and goes where the project's faults go."""
@@ -65,6 +65,16 @@ class NoSuchRunError(HttpError):
         super().__init__(f"Run not found: {run_id}")
 
 
+class ApprovalClosedError(HttpError):
+    """The approval takes no further answer. How it came out is for those who may read the run."""
+
+    http_status = 409
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The approval '{reason}' takes no further answer")
+        self.reason = reason
+
+
 class MethodNotAllowedError(HttpError):
     """The address takes another method."""
 
@@ -112,6 +122,8 @@ def error_response(error: Exception) -> JsonResponse:
 
 
 def _own(error: Exception) -> PikkuError:
+    if isinstance(error, WorkflowRunNotFoundError):
+        return NoSuchRunError(error.run_id)
     if isinstance(error, PikkuError):
         return error
     if isinstance(error, RequestDataTooBig):
@@ -119,7 +131,15 @@ def _own(error: Exception) -> PikkuError:
     return ForbiddenError(str(error) or "You may not do this")
 
 
-_SHOWN = {"code": "code", "path": "path", "reason": "reason", "run_id": "runId"}
+_SHOWN = {
+    "code": "code",
+    "path": "path",
+    "reason": "reason",
+    "run_id": "runId",
+    "status": "status",
+    "detail": "detail",
+    "problems": "problems",
+}
 """Attributes that tell a caller more, and what they are called there."""
 
 

@@ -11,14 +11,14 @@ from django.http import JsonResponse, StreamingHttpResponse
 from django.urls import reverse
 
 from pikku_storage.conf import settings
-from pikku_storage.exceptions import WorkflowRunSuspendedError
+from pikku_storage.exceptions import WorkflowApprovalResolvedError, WorkflowRunSuspendedError
 from pikku_storage.json import Json
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.http import streams
-from pikku_storage.workflows.http.access import check_may_start, may_read, own_run
+from pikku_storage.workflows.http.access import check_may_start, may_read, own_run, run_of
 from pikku_storage.workflows.http.bodies import body_of, idempotency_key_of
 from pikku_storage.workflows.http.endpoints import Call, endpoint
-from pikku_storage.workflows.http.errors import IdempotencyKeyReusedError, NoSuchRunError
+from pikku_storage.workflows.http.errors import ApprovalClosedError, IdempotencyKeyReusedError, NoSuchRunError
 from pikku_storage.workflows.http.shapes import report_json
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.service import WorkflowService
@@ -46,6 +46,21 @@ async def run(call: Call) -> JsonResponse:
     return _answer({"runId": found.id, "status": found.status}, status=202, location=_address(call, found.id))
 
 
+@endpoint("POST")
+def approve(call: Call, run_id: str) -> JsonResponse:
+    """`{reason, decision}` → `{ok: true}`: answers an approval, which says itself who may; whosever the run is."""
+    body = body_of(call.request, keys=("reason", "decision"), required=("reason", "decision"))
+    service = WorkflowService()
+    run = run_of(service, call.definition.name, run_id)
+    try:
+        service.approve_step(run.id, body["reason"], body["decision"], by=call.user)
+    except WorkflowApprovalResolvedError as error:
+        if may_read(run, call.user_id):
+            raise
+        raise ApprovalClosedError(error.reason) from None
+    return _answer({"ok": True})
+
+
 @endpoint("GET")
 def status(call: Call, run_id: str) -> JsonResponse:
     """How the run is: `shapes.report_json`."""
@@ -53,6 +68,7 @@ def status(call: Call, run_id: str) -> JsonResponse:
     own_run(service, call.definition.name, run_id, call.user_id)
     report = service.get_run_status(run_id)
     if report is None:
+        # Deleted just now.
         raise NoSuchRunError(run_id)
     return _answer(report_json(report))
 
