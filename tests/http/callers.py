@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
+from django.db import connections
 from django.middleware.csrf import get_token
 from django.test import Client, RequestFactory
+
+T = TypeVar("T")
 
 ROOT = "/workflows"
 
@@ -15,6 +21,18 @@ ROOT = "/workflows"
 def address(*parts: str) -> str:
     """The address below which workflows are."""
     return "/".join((ROOT, *parts))
+
+
+def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
+    """What the work comes to. The thread that sync code of a loop runs in outlives it, and its connections would."""
+
+    async def and_close() -> T:
+        try:
+            return await work
+        finally:
+            await sync_to_async(connections.close_all)()
+
+    return asyncio.run(and_close())
 
 
 class Caller:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
 
 from pikku_storage.workflows import urls
 from pikku_storage.workflows.models import WorkflowRun
@@ -213,3 +214,11 @@ def test_a_program_that_has_a_session_too_is_known_by_its_token(owner: User, ser
     browser.headers["Authorization"] = f"Token {owner.username}"
     run_id = browser.post("http.doubled", "start").json()["runId"]
     assert service.get_run(run_id).owner_id == str(owner.pk)  # type: ignore[union-attr]
+
+
+def test_a_project_that_asks_everybody_to_sign_in_sends_nobody_to_its_login_page(
+    owner: User, settings: Settings
+) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+    assert Caller().post("http.doubled", "start").status_code == 401
+    assert Caller(token=owner.username).post("http.doubled", "start").status_code == 200

@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.service import WorkflowService
-from tests.http.callers import Caller, address
+from tests.http.callers import Caller, address, in_a_loop
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -100,7 +100,7 @@ def test_run_waits_for_the_workers_also_under_asgi(ada: Caller, service: Workflo
         await service.aorchestrate_workflow(started[0])
         return await request
 
-    response = asyncio.run(run_with_a_worker())
+    response = in_a_loop(run_with_a_worker())
     assert (response.status_code, response.json()) == (200, 6)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -23,7 +22,7 @@ from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.support import DATABASE, connection, data_statements
-from tests.http.callers import Caller, address
+from tests.http.callers import Caller, address, in_a_loop
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -251,7 +250,7 @@ def test_streams_under_asgi_run_side_by_side(ada: Caller, service: WorkflowServi
         rest = [[event async for event in listener] for listener in listeners]
         return [[begin, *others] for begin, others in zip(first, rest, strict=True)]
 
-    for heard in asyncio.run(told()):
+    for heard in in_a_loop(told()):
         assert heard[0] == update("running")
         assert heard[-2:] == [update("completed", ("double", "succeeded")), DONE]
 
@@ -286,7 +285,7 @@ def test_a_stream_under_asgi_keeps_no_connection_between_looks(ada: Caller, monk
         assert [event async for event in listener] == [update("completed"), DONE]
         return await sync_to_async(is_open)()
 
-    assert not asyncio.run(told())
+    assert not in_a_loop(told())
     assert len(before_looks) >= 3
     assert not any(before_looks)
 
@@ -301,7 +300,7 @@ def test_a_request_under_asgi_gives_its_connection_back_when_the_stream_begins(a
         await anext(listener)
         return await sync_to_async(is_open)()
 
-    assert not asyncio.run(told())
+    assert not in_a_loop(told())
 
 
 def test_a_browser_that_leaves_ends_its_stream(ada: Caller) -> None:
@@ -330,4 +329,4 @@ def test_a_browser_that_leaves_ends_its_stream(ada: Caller) -> None:
         await server.send_input({"type": "http.disconnect"})
         await server.wait(5)
 
-    asyncio.run(visit())
+    in_a_loop(visit())
