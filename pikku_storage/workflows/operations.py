@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
+from django.db import transaction
+
 from pikku_storage.access.actors import actor_of, user_id_of
+from pikku_storage.auditing import AuditEvent, record
 from pikku_storage.exceptions import WorkflowError, WorkflowRunNotFoundError
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.json import Json, to_json_object, to_text
@@ -47,6 +51,12 @@ class WorkflowOperations(WorkflowStorage):
     def resume_workflow(self, run_id: str, *, reason: str | None = None, by: Any = None) -> bool:
         """Look at a run again, now; `False` for one that is terminal or unknown. A suspension is over, an approval is
         not. Steps whose messages may be lost are sent again."""
+        if not self._resume(run_id):
+            return False
+        self._audit("resumed", run_id, by, reason=reason)
+        return True
+
+    def _resume(self, run_id: str) -> bool:
         pass_suspensions(self._runtime, run_id)
         if not self._runtime.runs.resume(run_id, at=self._runtime.now()):
             return False
@@ -76,9 +86,11 @@ class WorkflowOperations(WorkflowStorage):
             if not self._runtime.runs.request_cancel(run_id, error, at=self._runtime.now()):
                 return False
             self._runtime.hint(self._runtime.message(run_id))
+            self._audit("cancelled", run_id, by, reason=reason, compensate=True)
             return True
         if not self._runtime.set_status(run_id, RunStatus.CANCELLED, error=error):
             return False
+        self._audit("cancelled", run_id, by, reason=reason, compensate=False)
         close_gates(self._runtime, run_id)
         wind_up(self._runtime, run_id)
         run = self._runtime.read_run(run_id)
@@ -116,13 +128,15 @@ class WorkflowOperations(WorkflowStorage):
             created = copy_run(self._runtime, run, kept, run_id=new, wire=note)
             if created:
                 self._runtime.hint(self._runtime.message(new))
+                self._audit("retried", run_id, by, reason=reason, newRunId=new)
             return WorkflowRunHandle(self, new, created=created)
         at = self._runtime.now()
         waiting = self._runtime.steps.filter(run_id=run_id, status=StepStatus.FAILED, due_at__isnull=False)
         for step_id, step_name, queue in list(waiting.values_list("id", "step_name", "queue")):
             if self._runtime.steps.hurry(step_id, at=at) and queue is not None:
                 self._runtime.hint(self._runtime.message(run_id, step_name, queue=queue))
-        self.resume_workflow(run_id)
+        self._resume(run_id)
+        self._audit("retried", run_id, by, reason=reason)
         return WorkflowRunHandle(self, run_id, created=False)
 
     def fork_run(
@@ -151,6 +165,7 @@ class WorkflowOperations(WorkflowStorage):
         note = {"forkOf": run.id, "forkFrom": from_step, **note_of(reason, by)}
         copy_run(self._runtime, run, kept, run_id=new, wire=note, data=plain)
         self._runtime.hint(self._runtime.message(new))
+        self._audit("forked", run_id, by, reason=reason, newRunId=new, fromStep=from_step)
         return WorkflowRunHandle(self, new)
 
     def preview_fork(self, run_id: str, from_step: str) -> ForkPreview:
@@ -208,6 +223,17 @@ class WorkflowOperations(WorkflowStorage):
         return in_bulk(retried, where.ids(self._runtime.using, statuses=RETRIED_STATUSES), limit=limit)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
+
+    def _audit(self, operation: str, run_id: str, by: Any, **metadata: Json) -> None:
+        """Tell the audit trail, once it is committed."""
+        event = AuditEvent(
+            type=f"workflow.run.{operation}",
+            outcome="success",
+            actor=actor_of(by),
+            wire_type="workflow",
+            metadata={"runId": run_id, **metadata},
+        )
+        transaction.on_commit(partial(record, event), using=self._runtime.using)
 
     def _existing(self, run_id: str) -> Run:
         run = self._runtime.read_run(run_id)

@@ -142,6 +142,7 @@ class WorkflowService(WorkflowOperations):
         due_at = self._runtime.patience_end(at)
         self._runtime.runs.create_run({**values, "origin_run_id": run.id, "due_at": due_at, "redrives": 0})
         self._runtime.hint(self._runtime.message(values["id"]))
+        self._audit("rerun", run_id, by, reason=reason, newRunId=values["id"])
         return self._handle(values, True)
 
     def relay(self, *, limit: int = BATCH, synchronise: bool = True) -> list[str]:

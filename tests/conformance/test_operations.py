@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from pikku_storage.auditing import AuditEvent
 from pikku_storage.exceptions import (
     StepNotFoundError,
     WorkflowError,
@@ -349,6 +350,40 @@ def test_runs_are_found_in_batches(service: WorkflowService, statements: Counter
 
     assert (len(found), len(set(found)), found) == (BATCH + 1, BATCH + 1, sorted(found))
     assert (len(data_statements(seen)), len(data_statements(few))) == (2, 1)
+
+
+# -- the audit trail ---------------------------------------------------------------------------------------------------
+
+
+def test_what_operators_do_is_audited_once(
+    service: WorkflowService, outbox: RecordingDispatcher, audited: list[AuditEvent], done: WorkflowRunHandle
+) -> None:
+    live, failed = RunRowFactory.create(), RunRowFactory.create(status="failed")
+    why: dict[str, Any] = {"reason": "because", "by": "user-7"}
+    fork, again, retried = (
+        done.fork("send", **why),
+        service.rerun_run(done.id, **why),
+        service.retry_run(failed.pk, **why),
+    )
+    service.retry_run(failed.pk, **why)
+    service.retry_run(live.pk, **why)
+    service.resume_workflow(live.pk, **why)
+    assert service.cancel_workflow(live.pk, "because", by="user-7")
+    assert not service.cancel_workflow(live.pk, "because", by="user-7")
+    assert not service.resume_workflow(live.pk, **why)
+
+    assert {(event.outcome, event.actor.user_id, event.metadata["reason"]) for event in audited} == {
+        ("success", "user-7", "because")
+    }
+    assert [(event.type.removeprefix("workflow.run."), event.metadata["runId"]) for event in audited] == [
+        ("forked", done.id),
+        ("rerun", done.id),
+        ("retried", failed.pk),
+        ("retried", live.pk),
+        ("resumed", live.pk),
+        ("cancelled", live.pk),
+    ]
+    assert [event.metadata.get("newRunId") for event in audited[:3]] == [fork.id, again.id, retried.id]
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------

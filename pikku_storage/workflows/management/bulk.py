@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.exceptions import WorkflowInputError
 from pikku_storage.workflows.bulk import BulkReport, RunFilter
 from pikku_storage.workflows.service import WorkflowService
@@ -37,12 +37,11 @@ class BulkCommand(BaseCommand):
         parser.add_argument("--by", help="who asks for it, kept with the runs")
         parser.add_argument("--reason", help="why, kept with the runs")
         parser.add_argument("--dry-run", action="store_true", help="say which runs it would be, and change nothing")
-        parser.add_argument("--database", help="the database alias (default: where runs are written)")
+        add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it."""
-        if options["database"] not in {None, *connections}:
-            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+        check_database(options)
         if options["limit"] is not None and options["limit"] < 1:
             raise CommandError("--limit must be at least 1.")
         try:

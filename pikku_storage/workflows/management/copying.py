@@ -7,8 +7,8 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.exceptions import PikkuError
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.service import WorkflowService
@@ -23,12 +23,11 @@ class CopyingCommand(BaseCommand):
         parser.add_argument("--input", type=_json_object, help="a JSON object that replaces the run's input")
         parser.add_argument("--reason", help="why, kept with the new run")
         parser.add_argument("--by", help="who asks for it, kept with the new run")
-        parser.add_argument("--database", help="the database alias (default: where runs are written)")
+        add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it."""
-        if options["database"] not in {None, *connections}:
-            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+        check_database(options)
         try:
             handle = self.make(WorkflowService(using=options["database"]), options)
         except PikkuError as error:

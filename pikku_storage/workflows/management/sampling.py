@@ -6,8 +6,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import connections, router
+from django.db import router
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES, RunStatus
@@ -27,13 +28,12 @@ def add_sample_arguments(parser: ArgumentParser) -> None:
         help=f"only these; may be repeated (default: {', '.join(_STATUSES)})",
     )
     parser.add_argument("--limit", type=int, default=SAMPLE, help=f"the newest of each workflow (default: {SAMPLE})")
-    parser.add_argument("--database", help="the database alias (default: where runs are read)")
+    add_database(parser, "where runs are read")
 
 
 def sampled_ids(options: dict[str, Any]) -> list[str]:
     """Ids of the runs that are named, or else of the newest of each registered workflow."""
-    if options["database"] not in {None, *connections}:
-        raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+    check_database(options)
     if options["limit"] < 1:
         raise CommandError("--limit must be at least 1.")
     if options["run_ids"]:

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.exceptions import KeyNotAvailableError
 from pikku_storage.secrets.progress import ProgressBar
 from pikku_storage.secrets.retirement import retire
@@ -52,13 +52,12 @@ class Command(BaseCommand):
             "--retire", type=int, metavar="N", help="take version N out of use, unless something needs it"
         )
         parser.add_argument("--upgrade-format", action="store_true", help="also bind what is not bound to its place")
-        parser.add_argument("--database", help="the database alias (default: where the routers put each table)")
+        add_database(parser, "where the routers put each table")
         parser.add_argument("--json", action="store_true", help="one JSON object in place of the text")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it, table by table; the exit code says how it went."""
-        if options["database"] not in {None, *connections}:
-            raise CommandError(f"There is no database {options['database']!r} in DATABASES.", returncode=CANNOT_BEGIN)
+        check_database(options, returncode=CANNOT_BEGIN)
         self._is_json = options["json"]
         tables = sealed_tables(options["database"])
         try:

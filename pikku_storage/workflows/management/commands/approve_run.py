@@ -8,8 +8,8 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.exceptions import PikkuError
 from pikku_storage.workflows.service import WorkflowService
 
@@ -28,12 +28,11 @@ class Command(BaseCommand):
         parser.add_argument("--reason", required=True, help="the reason of the approval, as in flow.approval(reason)")
         parser.add_argument("--decision", required=True, help="the answer, as JSON")
         parser.add_argument("--by", help="the name of the user who answers (default: nobody)")
-        parser.add_argument("--database", help="the database alias (default: where runs are written)")
+        add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Answer, or say why not."""
-        if options["database"] not in {None, *connections}:
-            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+        check_database(options)
         try:
             decision = json.loads(options["decision"])
         except ValueError as error:

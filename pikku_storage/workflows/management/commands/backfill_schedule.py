@@ -8,8 +8,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.exceptions import WorkflowInputError
 from pikku_storage.workflows.schedules.fires import local
 from pikku_storage.workflows.schedules.service import ScheduleService
@@ -29,12 +29,11 @@ class Command(BaseCommand):
         parser.add_argument("--from", dest="start", required=True, help="the first time that counts")
         parser.add_argument("--to", dest="end", required=True, help="the last time that counts")
         parser.add_argument("--dry-run", action="store_true", help="only say what would be started")
-        parser.add_argument("--database", help="the database alias (default: where runs are written)")
+        add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print each fire and its run."""
-        if options["database"] not in {None, *connections}:
-            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+        check_database(options)
         service = ScheduleService(options["database"])
         service.synchronise()
         name = options["name"]

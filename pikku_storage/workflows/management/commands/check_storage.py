@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.runs import WorkflowRunService
 
@@ -27,13 +27,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """See `--help`."""
         parser.add_argument("run_ids", nargs="*", metavar="RUN_ID", help="check these runs only")
-        parser.add_argument("--database", help="the database alias (default: where runs are written)")
+        add_database(parser)
         parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print each violation as it is found."""
-        if options["database"] not in {None, *connections}:
-            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+        check_database(options)
         known = WorkflowRunService(options["database"])
         unknown = [run_id for run_id in options["run_ids"] if known.get_run(run_id) is None]
         if unknown:

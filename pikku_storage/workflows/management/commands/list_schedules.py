@@ -7,9 +7,9 @@ from argparse import ArgumentParser
 from datetime import datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
+from django.core.management.base import BaseCommand
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.workflows.records import Schedule
 from pikku_storage.workflows.schedules.fires import local
 from pikku_storage.workflows.schedules.service import ScheduleService, next_fires_of
@@ -28,12 +28,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """See `--help`."""
         parser.add_argument("--json", action="store_true", help="one JSON object a line, with times in UTC")
-        parser.add_argument("--database", help="the database alias (default: where runs are written)")
+        add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print each schedule."""
-        if options["database"] not in {None, *connections}:
-            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+        check_database(options)
         service = ScheduleService(options["database"])
         service.synchronise()
         schedules = service.list()

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseError
-from django.db import connections
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.workflows.querysets import TERMINAL
 from pikku_storage.workflows.records import Pruned
 from pikku_storage.workflows.service import WorkflowService
@@ -38,12 +38,11 @@ class Command(BaseCommand):
         parser.add_argument("--workflow", metavar="NAME", help="only runs of this workflow")
         parser.add_argument("--batch", type=int, default=500, help="runs that are deleted at once (default: 500)")
         parser.add_argument("--dry-run", action="store_true", help="count them, and delete nothing")
-        parser.add_argument("--database", help="the database alias (default: where runs are written)")
+        add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Prune, one status after the other."""
-        if options["database"] not in {None, *connections}:
-            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+        check_database(options)
         for status in sorted(set(options["status"])):
             self._prune(status, options)
 

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseError
 from django.db import connections
 
+from pikku_storage.commands import add_database, check_database
 from pikku_storage.conf import settings
 from pikku_storage.durations import to_milliseconds
 from pikku_storage.workflows.service import WorkflowService
@@ -29,7 +30,7 @@ class Command(BaseCommand):
         """See `--help`."""
         parser.add_argument("--once", action="store_true", help="one round, then stop")
         parser.add_argument("--interval", help="time between rounds, such as 500ms or 5s (default: RELAY_INTERVAL)")
-        parser.add_argument("--database", help="the database alias (default: where runs are written)")
+        add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run rounds until told to stop."""
@@ -37,8 +38,7 @@ class Command(BaseCommand):
             interval = to_milliseconds(options["interval"]) if options["interval"] else settings.RELAY_INTERVAL
         except ValueError as error:
             raise CommandError(str(error)) from None
-        if options["database"] not in {None, *connections}:
-            raise CommandError(f"There is no database {options['database']!r} in DATABASES.")
+        check_database(options)
         service = WorkflowService(using=options["database"])
         if options["once"]:
             self.stdout.write(f"{len(service.relay())} runs driven on")
