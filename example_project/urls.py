@@ -1,10 +1,11 @@
-"""The admin is the whole site; the front page leads there."""
+"""The admin, where the front page leads, and the workflows that are served over HTTP."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 from django.views.generic import RedirectView
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("workflows/", include("pikku_storage.workflows.urls")),
     path("", RedirectView.as_view(pattern_name="admin:index")),
 ]

@@ -53,6 +53,25 @@ class PikkuSettings:
         return value
 
     @property
+    def HTTP_AUTHENTICATORS(self) -> tuple[str, ...]:
+        """Dotted paths of callables that are asked, in order and before the session, who sends a request to
+        `pikku_storage.workflows.urls`: `request -> user or None`. Default: none."""
+        paths = self._get("HTTP_AUTHENTICATORS", ())
+        if isinstance(paths, str):
+            raise TypeError("a list of dotted paths, not a text")
+        return tuple(paths)
+
+    @property
+    def HTTP_RUN_WAIT(self) -> int:
+        """Milliseconds that a request to `<name>/run` waits for the run's end. Default `"30s"`."""
+        return self._milliseconds("HTTP_RUN_WAIT", "30s")
+
+    @property
+    def HTTP_STREAM_LIFE(self) -> int:
+        """Milliseconds after which a stream of a run is closed, and the client asks again. Default `"5min"`."""
+        return self._milliseconds("HTTP_STREAM_LIFE", "5min")
+
+    @property
     def MIRROR(self) -> str | None:
         """Alias of a database that every write is repeated in, or the dotted path of a class that repeats them; `None`
         for no mirror, the default."""

@@ -39,7 +39,7 @@ def ship_parcel(flow: Any, order_id: str, courier: str, postcode: str, items: li
     return booked
 
 
-@workflow
+@workflow(http="orders.add_order")
 def fulfil_order(
     flow: Any,
     order_id: str,

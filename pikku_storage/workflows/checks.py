@@ -30,6 +30,27 @@ def check_dispatcher(*, app_configs: Sequence[AppConfig] | None = None, **option
 
 
 @checks.register("pikku")
+def check_authenticators(
+    *, app_configs: Sequence[AppConfig] | None = None, **options: Any
+) -> list[checks.CheckMessage]:
+    """`pikku.E008`: something that shall say who sends a request cannot be asked."""
+    found: list[checks.CheckMessage] = []
+    try:
+        paths = settings.HTTP_AUTHENTICATORS
+    except TypeError:
+        # `pikku.E002` says so.
+        return found
+    for path in paths:
+        try:
+            if not callable(import_string(path)):
+                raise TypeError(f"{path} cannot be called")
+        except (ImportError, TypeError, AttributeError) as error:
+            hint = "Name callables that take a request, and answer with a user or None."
+            found.append(checks.Error(f"PIKKU_STORAGE['HTTP_AUTHENTICATORS']: {error}", hint=hint, id="pikku.E008"))
+    return found
+
+
+@checks.register("pikku")
 def check_relay(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
     """`pikku.W002`: no scheduler of this project's Celery app calls the relay, so sleeps and retries may wait for
     ever."""

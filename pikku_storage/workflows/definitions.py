@@ -43,6 +43,9 @@ R = TypeVar("R")
 Versioning: TypeAlias = Literal["auto-upgrade", "pinned"]
 """What becomes of a run whose workflow's body is changed: it goes on with the new one, or waits for the old one."""
 
+HttpAccess: TypeAlias = bool | str
+"""Whether a workflow is served over HTTP, and the permission that starting it needs."""
+
 NAME_LENGTH = 255
 _ANY_KEYWORD = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_KEYWORD}
 
@@ -176,6 +179,7 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
         *,
         name: str | None = None,
         versioning: Versioning = "auto-upgrade",
+        http: HttpAccess = False,
         schedule: str | None = None,
         timezone: str | None = None,
         catch_up: str = "latest",
@@ -187,6 +191,7 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
                 f"{self.source_place}: versioning is one of {', '.join(get_args(Versioning))}; not {versioning!r}"
             )
         self.versioning = versioning
+        self.http = _http_access(self, http)
         if inspect.iscoroutinefunction(body):
             raise WorkflowRegistrationError(
                 f"{self.source_place}: a workflow's body is a plain def; its step functions may be async def"
@@ -281,6 +286,19 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
         return {"name": self.name, "parameters": self._signature_text(), "source": self.source}
 
 
+def _http_access(definition: WorkflowDefinition[Any], http: HttpAccess) -> HttpAccess:
+    is_permission = isinstance(http, str) and all(http.partition("."))
+    if not (isinstance(http, bool) or is_permission):
+        raise WorkflowRegistrationError(
+            f'{definition.source_place}: http is True, False or a permission such as "shop.add_order"; not {http!r}'
+        )
+    if http and ("/" in definition.name or not definition.name.strip(".")):
+        raise WorkflowRegistrationError(
+            f"{definition.source_place}: {definition.name!r} cannot be a part of an address; give it another name=…"
+        )
+    return http
+
+
 def _policy(place: str, retries: int | None, retry_delay: Duration | None) -> RetryPolicy:
     try:
         return RetryPolicy.of(retries, retry_delay)
@@ -351,6 +369,7 @@ def workflow(
     *,
     name: str | None = None,
     versioning: Versioning = "auto-upgrade",
+    http: HttpAccess = False,
     schedule: str | None = None,
     timezone: str | None = None,
     catch_up: str = "latest",
@@ -364,6 +383,9 @@ def workflow(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     * `name`: what rows and messages call it; the Python name by default.
     * `versioning`: `"auto-upgrade"`, the default, lets runs go on with today's body; with `"pinned"` a run whose body
       was changed waits, suspended, for a worker that has the one it was started with.
+    * `http`: `True` lets signed-in users start it and follow their runs over HTTP, where the project includes
+      `pikku_storage.workflows.urls`; with a permission (`"shop.add_order"`) only those start it who have that. `False`,
+      the default, gives it no address.
     * `schedule`: a cron expression; the relay starts a run at each of its times, with no input.
     * `timezone`: the IANA time zone of the expression, that of the project's settings by default.
     * `catch_up`: what is started for fires that were missed: `"latest"` one, `"all"` or `"skip"`.

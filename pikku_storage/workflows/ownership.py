@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from pikku_storage.exceptions import WorkflowRunForbiddenError
-from pikku_storage.workflows.records import Run
 
 
-def assert_run_owner(run: Run, user_id: str | None) -> None:
+class Owned(Protocol):
+    """What belongs to somebody: a run, or what was read of one."""
+
+    @property
+    def owner_id(self) -> str | None:
+        """The user's id; `None` if there is no owner."""
+
+
+def assert_run_owner(run: Owned, user_id: str | None) -> None:
     """Raise `WorkflowRunForbiddenError` unless the run belongs to that user (contract services.md §1.9).
 
     A run without an owner, as a schedule or a trigger starts it, belongs to nobody in particular: what reaches it is

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Max, Q, QuerySet, Sum
 
 from pikku_storage.db import engine
 from pikku_storage.ids import child_run_id
@@ -23,7 +23,10 @@ from pikku_storage.workflows.records import (
     Answer,
     HistoryEntry,
     OpenApproval,
+    RunFingerprint,
+    RunProgress,
     StepDetail,
+    StepProgress,
     StepState,
     StepSummary,
     Version,
@@ -165,6 +168,35 @@ def summarise(history: list[HistoryEntry]) -> tuple[StepSummary, ...]:
             duration=None if ended is None else round((ended - started).total_seconds() * 1000),
         )
     return tuple(summaries.values())
+
+
+def run_fingerprint(using: str, run_id: str) -> RunFingerprint | None:
+    """What changes whenever the run or one of its steps does; `None` for an unknown run. One read, without payloads."""
+    of_run = ("owner_id", "status", "updated_at")
+    rows = list(
+        WorkflowRun.objects.using(using)
+        .filter(pk=run_id)
+        .order_by()
+        .values(*of_run, "steps__status")
+        .annotate(count=Count("steps__pk"), attempts=Sum("steps__current_attempt"), changed_at=Max("steps__updated_at"))
+    )
+    if not rows:
+        return None
+    steps = ((row["steps__status"], row["count"], row["attempts"], row["changed_at"]) for row in rows)
+    return RunFingerprint(**{name: rows[0][name] for name in of_run}, steps=frozenset(steps))
+
+
+def run_progress(using: str, run_id: str, *, full: bool) -> RunProgress | None:
+    """How far a run and its steps are, with output and error if it is to be `full`; `None` for an unknown run. Two
+    reads: the run first, so that what is said of a run that has ended is said with all of its steps."""
+    payloads = ("output", "error") if full else ()
+    columns = ("status", "deterministic", "planned_steps", *payloads)
+    row = WorkflowRun.objects.using(using).filter(pk=run_id).values(*columns).first()
+    if row is None:
+        return None
+    steps = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id")
+    found = tuple(StepProgress(**step) for step in steps.values("step_name", "status", "child_run_id"))
+    return RunProgress(**{**row, "deterministic": bool(row["deterministic"])}, steps=found)
 
 
 def version(using: str, workflow_name: str, graph_hash: str) -> Version | None:

@@ -305,6 +305,47 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunFingerprint:
+    """What tells whether a run, or one of its steps, has changed since another look: compare two of them.
+
+    `steps` has one entry for each status that steps are in: the status, how many there are, how many attempts they have
+    had, and when the last of them changed.
+    """
+
+    owner_id: str | None
+    status: str
+    updated_at: datetime
+    steps: frozenset[tuple[str | None, int, int | None, datetime | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProgress:
+    """How far a step is; `child_run_id` names the run that it started."""
+
+    step_name: str
+    status: str
+    child_run_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """How far a run is, its steps in order, without their payloads. `output` and `error` only if they were asked
+    for."""
+
+    status: str
+    deterministic: bool
+    planned_steps: list[Json] | None
+    output: Json = None
+    error: dict[str, Json] | None = None
+    steps: tuple[StepProgress, ...] = ()
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the run has ended for good."""
+        return self.status in TERMINAL_RUN_STATUSES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
     """What pruning came to: runs that it deleted, and runs old enough that it left for another time."""
 

@@ -51,6 +51,37 @@ def test_a_queue_of_its_own_implies_queued() -> None:
     assert send.queue == "mail"
 
 
+@pytest.mark.parametrize("http", [False, True, "orders.add_order"])
+def test_a_workflow_says_whether_it_is_served_over_http(http: bool | str) -> None:
+    @workflow(name="served", http=http)
+    def body(flow: Flow) -> None: ...
+
+    assert registry.workflow("served").http == http
+
+
+def test_a_workflow_is_not_served_over_http_unless_it_says_so() -> None:
+    @workflow
+    def body(flow: Flow) -> None: ...
+
+    assert body.http is False
+
+
+@pytest.mark.parametrize("http", ["", "add_order", ".add_order", "orders.", None, 1, ["orders.add_order"]])
+def test_what_is_neither_a_yes_nor_a_permission_is_refused(http: Any) -> None:
+    with pytest.raises(WorkflowRegistrationError, match="http is True, False or a permission"):
+
+        @workflow(http=http)
+        def body(flow: Flow) -> None: ...
+
+
+@pytest.mark.parametrize("name", ["orders/add", "/", ".", ".."])
+def test_a_name_that_is_no_part_of_an_address_cannot_be_served(name: str) -> None:
+    with pytest.raises(WorkflowRegistrationError, match="cannot be a part of an address"):
+
+        @workflow(name=name, http=True)
+        def body(flow: Flow) -> None: ...
+
+
 def test_a_workflow_is_registered_under_its_name() -> None:
     @workflow
     def order(flow: Flow) -> None: ...

@@ -34,6 +34,9 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
         "AUDIT_SINK": "pikku_storage.auditing.log_event",
         "DATABASE": "default",
         "DISPATCHER": "pikku_storage.workflows.dispatch.CeleryDispatcher",
+        "HTTP_AUTHENTICATORS": (),
+        "HTTP_RUN_WAIT": 30_000,
+        "HTTP_STREAM_LIFE": 300_000,
         "MIRROR": None,
         "QUEUE": "celery",
         "LEASE": 60_000,
@@ -81,6 +84,7 @@ def test_an_unknown_key_is_an_error(settings: Settings) -> None:
         ("PATIENCE", -1),
         ("RELAY_INTERVAL", None),
         ("MAX_PAYLOAD_BYTES", "much"),
+        ("HTTP_AUTHENTICATORS", "shop.tokens.user"),
         ("SECRET_KEK", 5),
         ("SECRET_KEK_VERSION", 0),
         ("SECRET_PREVIOUS_KEKS", ["a passphrase"]),
@@ -111,6 +115,12 @@ def test_a_value_that_cannot_be_used_is_an_error(settings: Settings, key: str, v
 )
 def test_a_dispatcher_that_cannot_be_imported_is_an_error(settings: Settings, path: Any) -> None:
     assert [check_id for check_id, _ in _checked(settings, DISPATCHER=path)] == ["pikku.E003"]
+
+
+@pytest.mark.parametrize("path", ["nowhere.user_of_token", "nodots", 5, "pikku_storage.workflows.dispatch"])
+def test_an_authenticator_that_cannot_be_asked_is_an_error(settings: Settings, path: Any) -> None:
+    good = "tests.http.served.user_of_token"
+    assert [check_id for check_id, _ in _checked(settings, HTTP_AUTHENTICATORS=[good, path])] == ["pikku.E008"]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +272,7 @@ def test_every_message_of_a_check_has_a_hint(monkeypatch: pytest.MonkeyPatch, se
     monkeypatch.setattr(connection, "vendor", "sqlite")
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
     monkeypatch.setitem(current_app.conf, "beat_schedule", {})
-    settings.PIKKU_STORAGE = {"LEESE": 1, "LEASE": "soon", "DISPATCHER": "nodots"}
+    settings.PIKKU_STORAGE = {"LEESE": 1, "LEASE": "soon", "DISPATCHER": "nodots", "HTTP_AUTHENTICATORS": ["nodots"]}
     messages = run_checks(tags=["pikku"])
     monkeypatch.setattr(connection, "vendor", "oracle")
     messages += run_checks(tags=["pikku"])
@@ -275,6 +285,7 @@ def test_every_message_of_a_check_has_a_hint(monkeypatch: pytest.MonkeyPatch, se
         "pikku.E002",
         "pikku.E003",
         "pikku.E004",
+        "pikku.E008",
         "pikku.W001",
         "pikku.W002",
         "pikku.W003",
