@@ -9,16 +9,16 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, RPCNotFoundError, WorkflowInputError
-from pikku_storage.json import Json, to_json, to_json_object
-from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, to_timeout
+from pikku_storage.json import Json, to_json_object
+from pikku_storage.workflows.compensation import COMPENSATION_ARGUMENTS
+from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, arguments_of, to_timeout
 from pikku_storage.workflows.engine.attempts import Target
-from pikku_storage.workflows.engine.replay import COMPENSATION_ARGUMENTS, Call, Replay, target_of
-from pikku_storage.workflows.errors import RPC_NOT_FOUND
+from pikku_storage.workflows.engine.replay import Call, Replay, target_of
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, at_step
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 
 T = TypeVar("T")
-_NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 StepFunction: TypeAlias = "FunctionDefinition[..., T] | Callable[..., T] | str"
 GatherItem: TypeAlias = "tuple[str, StepFunction[Any], Mapping[str, Any]]"
 
@@ -166,9 +166,9 @@ class Flow:
         try:
             return self._made_call(name, function, data, options)
         except PayloadError as error:
-            raise _at_step(name, PayloadError(error.path, f"{error.reason} (in the data of step {name!r})")) from None
+            raise at_step(name, PayloadError(error.path, f"{error.reason} (in the data of step {name!r})")) from None
         except ValueError as error:
-            raise _at_step(name, WorkflowInputError(f"Step {name!r}: {error}")) from None
+            raise at_step(name, WorkflowInputError(f"Step {name!r}: {error}")) from None
 
     def _made_call(self, name: str, function: StepFunction[Any], data: Any, options: _Options) -> Call:
         if isinstance(function, str):
@@ -179,12 +179,12 @@ class Flow:
             raise WorkflowInputError(f"{function!r} is neither a function nor the name of one")
         self._check_compensation(options.on_error)
         if isinstance(function, FunctionDefinition):
-            plain = _arguments(function.signature, data)
+            plain = arguments_of(function.signature, data)
             function.check(plain)
             target, policy = target_of(function), function.policy
             queue = self._replay.queue_of(function, in_group=options.group is not None)
         else:
-            plain = _arguments(_signature_of(function), data)
+            plain = arguments_of(_signature_of(function), data)
             target, policy, queue = Target(func=function, rpc_name=None, timeout_ms=None), RetryPolicy(), None
         if options.timeout is not None:
             target = replace(target, timeout_ms=to_timeout(options.timeout))
@@ -215,24 +215,8 @@ class Flow:
             self._replay.suspend(RPC_NOT_FOUND, str(error))
 
 
-def _at_step(name: str, error: PayloadError | WorkflowInputError) -> PayloadError | WorkflowInputError:
-    """`describe_error` stores the name with the error."""
-    error.step_name = name  # type: ignore[union-attr]
-    return error
-
-
 def _signature_of(func: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(func)
     except (TypeError, ValueError):
         return inspect.Signature()
-
-
-def _arguments(signature: inspect.Signature, item: Any) -> dict[str, Json]:
-    """`item` as keyword arguments: a JSON object is them, anything else is the only one."""
-    if isinstance(item, Mapping):
-        return to_json_object(item, root="$data")
-    named = [parameter.name for parameter in signature.parameters.values() if parameter.kind in _NAMED]
-    if len(named) == 1:
-        return {named[0]: to_json(item, root="$data")}
-    raise PayloadError("$data", f"must be a JSON object (a dict) of keyword arguments, not {type(item).__name__}")

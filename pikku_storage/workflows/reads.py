@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from pikku_storage.db import engine
+from pikku_storage.workflows.graphs.structure import GRAPH_SOURCE, Graph
 from pikku_storage.workflows.models import WorkflowStep, WorkflowStepHistory, WorkflowVersion
 from pikku_storage.workflows.records import HistoryEntry, StepDetail, StepState, StepSummary, Version
 
@@ -56,15 +57,15 @@ def run_history(using: str, run_id: str) -> list[HistoryEntry]:
     return entries
 
 
+def steps_of(using: str, run_id: str) -> list[StepState]:
+    """The steps of a run, oldest first."""
+    rows = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id")
+    return [StepState.from_row(row) for row in rows.values(*StepState.COLUMNS)]
+
+
 def step_details(using: str, run_id: str) -> list[StepDetail]:
     """The steps of a run, oldest first, each with the latest stamps of its attempts. Two reads."""
-    steps = [
-        StepState.from_row(row)
-        for row in WorkflowStep.objects.using(using)
-        .filter(run_id=run_id)
-        .order_by("created_at", "id")
-        .values(*StepState.COLUMNS)
-    ]
+    steps = steps_of(using, run_id)
     stamps: dict[str, dict[str, datetime]] = defaultdict(dict)
     names = ("running_at", "succeeded_at", "failed_at")
     for row in attempts_of(using, [run_id]).values("step_id", *names):
@@ -99,3 +100,11 @@ def version(using: str, workflow_name: str, graph_hash: str) -> Version | None:
         .first()
     )
     return None if row is None else Version(**row)
+
+
+def stored_graph(using: str, workflow_name: str, graph_hash: str) -> Graph | None:
+    """The graph of a stored version; `None` if there is none, or it is a body's."""
+    stored: Any = version(using, workflow_name, graph_hash)
+    if stored is None or stored.source != GRAPH_SOURCE:
+        return None
+    return Graph.from_json(workflow_name, stored.graph)

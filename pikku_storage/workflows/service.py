@@ -16,7 +16,7 @@ from pikku_storage.exceptions import (
 )
 from pikku_storage.ids import derived_id, new_id, new_token
 from pikku_storage.json import Json, to_json_object, to_text
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.definitions import BaseWorkflow
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import execute_step
 from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
@@ -30,9 +30,6 @@ from pikku_storage.workflows.statuses import RunStatus, StepStatus
 from pikku_storage.workflows.storage import WorkflowStorage
 
 logger = logging.getLogger(__name__)
-
-SOURCE = "complex"
-"""The contract's name for a version that is a function's body."""
 
 _MOST_BATCHES = 1_000
 
@@ -54,20 +51,29 @@ class WorkflowService(WorkflowStorage):
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
         inline: bool = False,
+        start_node: str | None = None,
     ) -> WorkflowRunHandle:
         """Store a run and hand it to the workers; with `inline`, or without a dispatcher, carry it out here.
+
+        A run of a graph begins with all its entry nodes, or with `start_node`, which must be one of them.
 
         With `inline`, a run that fails raises `WorkflowRunFailedError`, whose `run_id` names it. Raises
         `WorkflowNotFoundError`, `WorkflowInputError` and `PayloadError` before anything is stored.
         """
         if inline or self._runtime.is_inline:
             handle = self.run_inline(
-                name, data, owner=owner, idempotency_key=idempotency_key, trigger=trigger, wire=wire
+                name,
+                data,
+                owner=owner,
+                idempotency_key=idempotency_key,
+                trigger=trigger,
+                wire=wire,
+                start_node=start_node,
             )
             if inline:
                 output_of(handle.get())
             return handle
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=False)
+        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, start_node, inline=False)
         at = values["created_at"]
         created = self._runtime.runs.create_run({**values, "due_at": self._runtime.patience_end(at), "redrives": 0})
         if created:
@@ -83,10 +89,11 @@ class WorkflowService(WorkflowStorage):
         idempotency_key: str | None = None,
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
+        start_node: str | None = None,
     ) -> WorkflowRunHandle:
         """Carry a run out in this process, to its end. Answers also when it failed; see `start_workflow` for what it
         raises."""
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=True)
+        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, start_node, inline=True)
         at, token = values["created_at"], new_token()
         until = self._runtime.lease_end(at)
         inside = {"pass_token": token, "pass_until": until, "due_at": until, "last_worker": self._runtime.worker}
@@ -207,12 +214,16 @@ class WorkflowService(WorkflowStorage):
         idempotency_key: str | None,
         trigger: str,
         wire: Mapping[str, Any] | None,
+        start_node: str | None,
         *,
         inline: bool,
     ) -> dict[str, Any]:
         definition = registry.workflow(name)
         plain = to_json_object({} if data is None else data, root="$input")
         definition.check(plain)
+        if start_node is not None and start_node not in definition.entries:
+            entries = ", ".join(map(repr, definition.entries)) or "none: it is no graph"
+            raise WorkflowInputError(f"A run of {name!r} cannot start at {start_node!r}; its entries are {entries}")
         owner_id = _owner_id(owner)
         plain_wire = {
             "type": to_text(trigger, root="$trigger"),
@@ -220,6 +231,8 @@ class WorkflowService(WorkflowStorage):
         }
         if owner_id is not None:
             plain_wire["pikkuUserId"] = owner_id
+        if start_node is not None:
+            plain_wire["startNode"] = start_node
         at = self._runtime.now()
         self._store_version(definition)
         return {
@@ -237,11 +250,13 @@ class WorkflowService(WorkflowStorage):
             "updated_at": at,
         }
 
-    def _store_version(self, definition: WorkflowDefinition[Any]) -> None:
+    def _store_version(self, definition: BaseWorkflow) -> None:
         # Once per process and database: the definition of a process never changes.
         key = (self._runtime.using, definition.name, definition.graph_hash)
         if key not in _stored_versions:
-            self.upsert_workflow_version(definition.name, definition.graph_hash, definition.graph, SOURCE)
+            self.upsert_workflow_version(
+                definition.name, definition.graph_hash, definition.graph, definition.version_source
+            )
             transaction.on_commit(lambda: _stored_versions.add(key), using=self._runtime.using)
 
     def _handle(self, values: Mapping[str, Any], created: bool) -> WorkflowRunHandle:

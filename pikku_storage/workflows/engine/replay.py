@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,9 +28,9 @@ from pikku_storage.exceptions import (
     WorkflowStepNameNotString,
     WorkflowSuspendedException,
 )
-from pikku_storage.ids import invocation_id
 from pikku_storage.json import Json, to_text
-from pikku_storage.workflows.definitions import NAME_LENGTH, FunctionDefinition
+from pikku_storage.workflows.compensation import compensation_of
+from pikku_storage.workflows.definitions import STEP_NAME_LENGTH, FunctionDefinition
 from pikku_storage.workflows.engine.attempts import Target, attempt_step
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, coded_error
@@ -41,10 +41,6 @@ from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
 COMPENSATION_SUFFIX = ":onError"
-COMPENSATION_ARGUMENTS = ("error", "input", "invocation_id")
-"""What an `on_error` function is told of the step that failed."""
-_LONGEST_BASE_NAME = NAME_LENGTH - 32
-"""Leaves room for `#n`, `[i]` and the compensation's suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +53,8 @@ class Call:
     policy: RetryPolicy
     queue: str | None = None
     group: str | None = None
+    came_from: str | None = None
+    """The step that led to this one, where it is not the one that the body reached before."""
     on_error: FunctionDefinition[..., object] | None = None
 
 
@@ -83,7 +81,7 @@ class Replay:
     def next_name(self, base: object) -> str:
         """The name of this reach of `base`: bare the first time, `base#1` the second (contract services.md §1.3)."""
         try:
-            base = to_text(base, root="$name", longest=_LONGEST_BASE_NAME)
+            base = to_text(base, root="$name", longest=STEP_NAME_LENGTH)
         except PayloadError as error:
             raise WorkflowStepNameNotString(f"{base!r:.80} is no name of a step: it {error.reason}") from None
         name = base
@@ -124,23 +122,42 @@ class Replay:
         with self._inside():
             return self._settle(calls)
 
+    def carry(self, calls: Sequence[Call]) -> None:
+        """Carry these steps on as far as they go: begin what is new, dispatch what is queued, run the others here. Does
+        not wait."""
+        with self._inside():
+            self._carry(calls)
+
+    def wait(self) -> NoReturn:
+        """Leave until something of the run has happened."""
+        with self._inside():
+            raise WorkflowAsyncException
+
+    @property
+    def steps(self) -> Collection[StepState]:
+        """The steps of the run as this pass knows them, oldest first."""
+        return self._steps.values()
+
     def _settle(self, calls: Sequence[Call]) -> list[Json]:
-        for call in calls:
-            recorded = self._steps.get(call.name)
-            if recorded is not None and recorded.rpc_name != call.target.rpc_name:
-                mismatch = WorkflowStepFunctionMismatchError(call.name, recorded.rpc_name, call.target.rpc_name)
-                raise WorkflowSuspendedException(coded_error(VERSION_CONFLICT, str(mismatch)))
         self._reach(all(call.name in self._steps for call in calls))
-        self._dispatch([call for call in calls if self._is_queued(call)])
-        for call in calls:
-            if not self._is_queued(call):
-                self._run_here(call)
+        self._carry(calls)
         self._from = calls[-1].name
         if any(not self._steps[call.name].is_settled for call in calls):
             raise WorkflowAsyncException
         for call in calls:
             self._compensate(call)
         return [self._result(call) for call in calls]
+
+    def _carry(self, calls: Sequence[Call]) -> None:
+        for call in calls:
+            recorded = self._steps.get(call.name)
+            if recorded is not None and recorded.rpc_name != call.target.rpc_name:
+                mismatch = WorkflowStepFunctionMismatchError(call.name, recorded.rpc_name, call.target.rpc_name)
+                raise WorkflowSuspendedException(coded_error(VERSION_CONFLICT, str(mismatch)))
+        self._dispatch([call for call in calls if self._is_queued(call)])
+        for call in calls:
+            if not self._is_queued(call):
+                self._run_here(call)
 
     def _is_queued(self, call: Call) -> bool:
         # A step stays where it was first put: a run may be started inline and be carried on by a worker, or the other
@@ -158,14 +175,11 @@ class Replay:
         step = self._steps[call.name]
         if call.on_error is None or step.status != StepStatus.FAILED:
             return
-        error = {key: value for key, value in (step.error or {}).items() if key != "stack"}
         policy = call.on_error.policy
         compensation = Call(
             name=f"{call.name}{COMPENSATION_SUFFIX}",
             target=target_of(call.on_error),
-            data=dict(
-                zip(COMPENSATION_ARGUMENTS, (error, step.data, invocation_id(self.run.id, call.name)), strict=True)
-            ),
+            data=compensation_of(step),
             policy=RetryPolicy(0 if policy.retries is None else policy.retries, policy.delay),
             queue=None,
         )
@@ -267,7 +281,7 @@ class Replay:
             max_attempts=call.policy.max_attempts,
             retries=call.policy.retries,
             retry_delay=call.policy.delay,
-            from_step_name=self._from,
+            from_step_name=call.came_from or self._from,
             queue=call.queue,
             group=call.group,
             timeout_ms=call.target.timeout_ms,

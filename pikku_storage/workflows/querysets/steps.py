@@ -89,7 +89,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 timeout_ms=step.timeout_ms,
             )
             outcome = {"status": StepStatus.SUCCEEDED.value, "result": step.result}
-            rows.append(step_row(copy, outcome, at))
+            rows.append(step_row(copy, {**outcome, "branch_taken": step.branch_taken}, at))
             attempts.append({**attempt_row(copy.id, 1, outcome, at), "result": step.result, "succeeded_at": at})
         return [insert_of(self.model, rows), insert_of(history_model(), attempts)]
 
@@ -211,11 +211,14 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         at: datetime,
         attempt: int | None = None,
         token: str | None = None,
+        branch: str | None = None,
         wake: Update | None = None,
     ) -> bool:
-        """End the open attempt with a result; with `attempt` and `token`, only if it is that claim's. `wake` happens
-        with it."""
+        """End the open attempt with a result, and the branch that was chosen; with `attempt` and `token`, only if it is
+        that claim's. `wake` happens with it."""
         values = {"status": StepStatus.SUCCEEDED.value, "result": result, "error": None, "due_at": None}
+        if branch is not None:
+            values["branch_taken"] = branch
         return self._finish(step_id, values, "succeeded_at", at, attempt, token, wake)
 
     def fail(
