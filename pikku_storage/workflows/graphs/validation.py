@@ -9,7 +9,7 @@ from pikku_storage.exceptions import PayloadError
 from pikku_storage.json import to_text
 from pikku_storage.workflows.definitions import STEP_NAME_LENGTH
 from pikku_storage.workflows.graphs.structure import MODES, PARALLEL, Graph, Node
-from pikku_storage.workflows.graphs.values import ITEM, RESERVED, TRIGGER, UNKNOWN, references_in
+from pikku_storage.workflows.graphs.values import ITEM, RESERVED, UNKNOWN, references_in
 
 _AMBIGUOUS = re.compile(r"[#\[\]$]")
 
@@ -27,7 +27,7 @@ def _problems(graph: Graph) -> Iterator[str]:
         for problem in (*_problems_of_name(name), *_problems_of_edges(graph, node), *_problems_of_values(graph, node)):
             yield f"node {name!r}: {problem}"
     for reference in references_in(graph.output):
-        if reference["$ref"] not in {*graph.nodes, TRIGGER}:
+        if reference["$ref"] not in {*graph.nodes, *RESERVED}:
             yield f"the output refers to the unknown node {reference['$ref']!r}"
 
 
