@@ -15,9 +15,9 @@ from django.db import InterfaceError, OperationalError, transaction
 from pikku_storage.db import clock, engine
 from pikku_storage.exceptions import FinalError, WorkflowStepFailedError
 from pikku_storage.ids import invocation_id
-from pikku_storage.workflows import current_step, function, workflow
+from pikku_storage.workflows import current_step, function, graph, node, ref, workflow
 from pikku_storage.workflows import service as service_module
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.definitions import BaseWorkflow, WorkflowDefinition
 from pikku_storage.workflows.engine import runtime
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
@@ -57,7 +57,7 @@ class Books:
 class Story:
     """A workflow, and what it comes to however it is interrupted."""
 
-    definition: WorkflowDefinition[Any]
+    definition: BaseWorkflow
     output: Any
     effects: set[str]
     """The names of the steps that do something."""
@@ -146,6 +146,33 @@ def _asleep(books: Books) -> Story:
     return Story(order, "awake", {"wake"})
 
 
+def _drawn(books: Books) -> Story:
+    @function(**POLICY)
+    def list_parcels(parcels: list[int]) -> Any:
+        current_step().branch("some")
+        return books.enter(parcels)
+
+    @function(**POLICY)
+    def pack(parcel: int) -> Any:
+        return books.enter(parcel)
+
+    @function(**POLICY)
+    def weigh(parcels: list[int]) -> Any:
+        return books.enter(sum(parcels))
+
+    definition = graph(
+        "order",
+        entry="list",
+        nodes={
+            "list": node(list_parcels, input={"parcels": [1, 2]}, next={"some": "pack", "none": ()}),
+            "pack": node(pack, for_each=ref("list"), next="weigh"),
+            "weigh": node(weigh, input={"parcels": ref("pack")}),
+        },
+        output=ref("weigh"),
+    )
+    return Story(definition, 3, {"list", "pack[0]", "pack[1]", "weigh"})
+
+
 STORIES: dict[str, Callable[[Books], Story]] = {
     "plain": _plain,
     "tried again": _tried_again,
@@ -153,12 +180,11 @@ STORIES: dict[str, Callable[[Books], Story]] = {
     "queued": _queued,
     "fanned out": _fanned_out,
     "asleep": _asleep,
+    "drawn": _drawn,
 }
 
 
-def _live(
-    definition: WorkflowDefinition[Any], key: str, mode: str, service: WorkflowService, outbox: RecordingDispatcher
-) -> None:
+def _live(definition: BaseWorkflow, key: str, mode: str, service: WorkflowService, outbox: RecordingDispatcher) -> None:
     """From the start to the end, with a worker, and a relay later."""
     if mode == "inline":
         definition.run(idempotency_key=key)
@@ -201,7 +227,7 @@ def _seen_through(run: WorkflowRunHandle, story: Story, books: Books, *, at: str
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        *((name, "inline") for name in ("plain", "tried again", "compensated", "asleep")),
+        *((name, "inline") for name in ("plain", "tried again", "compensated", "asleep", "drawn")),
         *((name, "worker") for name in STORIES),
         *((name, "relayed") for name in ("queued", "fanned out", "asleep")),
     ],
