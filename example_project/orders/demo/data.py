@@ -5,7 +5,7 @@ from django.db import transaction
 
 from example_project.orders.intake import Article, OrderRow
 from example_project.orders.models import Order, OrderLine, Product
-from example_project.orders.workflows import fulfil_order
+from example_project.orders.workflows import close_day, fulfil_order
 from pikku_storage.workflows.runs import WorkflowRunService
 
 ADMIN, OPERATOR = "admin", "ops"
@@ -32,9 +32,10 @@ def make_users() -> AbstractUser:
 def forget_orders() -> None:
     """Remove the shop's orders with all that was done for them, and the runs that did it. Nothing else is touched."""
     runs = WorkflowRunService()
-    while page := runs.list_runs(workflow_name=fulfil_order.name, limit=PAGE):
-        for run in page:
-            runs.delete_run(run.id)
+    for workflow in (fulfil_order, close_day):
+        while page := runs.list_runs(workflow_name=workflow.name, limit=PAGE):
+            for run in page:
+                runs.delete_run(run.id)
     Order.objects.all().delete()
     Product.objects.all().delete()
 

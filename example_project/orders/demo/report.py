@@ -1,6 +1,7 @@
 """What the demo prints at its end: the runs, the work they took, and the check of the books."""
 
 from collections import Counter
+from typing import Any
 
 from django.db.models import Count, Q, Sum
 from rich.console import Console
@@ -10,7 +11,7 @@ from example_project.orders.books import Discrepancy
 from example_project.orders.intake import Rejected
 from example_project.orders.models import Notification, Order, Parcel, Payment, Product, Refund
 from example_project.orders.steps import undo_order
-from example_project.orders.workflows import fulfil_order
+from example_project.orders.workflows import close_day, fulfil_order
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 
 MOST_LINES = 20
@@ -48,6 +49,15 @@ def print_runs(console: Console, *, seconds: float) -> None:
         sums = [sum(column) for column in zip(*work.values(), strict=True)]
         table.add_row("all", str(sum(count.values())), *map(str, sums))
     console.print(table)
+
+
+def print_closing(console: Console, report: dict[str, Any]) -> None:
+    """What the graph `close_day` came to."""
+    console.print(
+        f"Closing ({close_day.name}): {report['parcels']} parcels, {_euros(report['kept_cents'])} kept, "
+        f"{report['products_to_order']} products to order again with {report['pieces_to_order']} pieces.",
+        highlight=False,
+    )
 
 
 def print_books(console: Console, discrepancies: list[Discrepancy]) -> None:
