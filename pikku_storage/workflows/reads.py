@@ -10,7 +10,10 @@ from typing import Any
 from django.db.models import QuerySet
 
 from pikku_storage.db import engine
+from pikku_storage.exceptions import WorkflowGraphError
 from pikku_storage.workflows.graphs.structure import GRAPH_SOURCE, Graph
+from pikku_storage.workflows.graphs.validation import loaded
+from pikku_storage.workflows.graphs.view import GraphView, view_of
 from pikku_storage.workflows.models import WorkflowStep, WorkflowStepHistory, WorkflowVersion
 from pikku_storage.workflows.records import HistoryEntry, StepDetail, StepState, StepSummary, Version
 
@@ -26,6 +29,8 @@ _HISTORY_COLUMNS = (
     "succeeded_at",
     "failed_at",
 )
+_PAYLOADS = ("data", "result", "error")
+_LIGHT_COLUMNS = tuple(name for name in StepState.COLUMNS if name not in _PAYLOADS)
 _STEP_COLUMNS = ("step_name", "rpc_name", "from_step_name", "retries", "retry_delay")
 
 
@@ -57,15 +62,28 @@ def run_history(using: str, run_id: str) -> list[HistoryEntry]:
     return entries
 
 
-def steps_of(using: str, run_id: str) -> list[StepState]:
-    """The steps of a run, oldest first."""
-    rows = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id")
-    return [StepState.from_row(row) for row in rows.values(*StepState.COLUMNS)]
+def graph_view(using: str, run_id: str, workflow_name: str, graph_hash: str) -> GraphView | None:
+    """The graph of a run's version, with how far it is; `None` for a run of a function, or if it cannot be
+    run. No payload is read."""
+    try:
+        graph = stored_graph(using, workflow_name, graph_hash)
+    except WorkflowGraphError:
+        return None
+    if graph is None:
+        return None
+    rows = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id").values(*_LIGHT_COLUMNS)
+    return view_of(graph, [StepState.from_row({**row, **dict.fromkeys(_PAYLOADS)}) for row in rows])
 
 
 def step_details(using: str, run_id: str) -> list[StepDetail]:
     """The steps of a run, oldest first, each with the latest stamps of its attempts. Two reads."""
-    steps = steps_of(using, run_id)
+    steps = [
+        StepState.from_row(row)
+        for row in WorkflowStep.objects.using(using)
+        .filter(run_id=run_id)
+        .order_by("created_at", "id")
+        .values(*StepState.COLUMNS)
+    ]
     stamps: dict[str, dict[str, datetime]] = defaultdict(dict)
     names = ("running_at", "succeeded_at", "failed_at")
     for row in attempts_of(using, [run_id]).values("step_id", *names):
@@ -103,8 +121,9 @@ def version(using: str, workflow_name: str, graph_hash: str) -> Version | None:
 
 
 def stored_graph(using: str, workflow_name: str, graph_hash: str) -> Graph | None:
-    """The graph of a stored version; `None` if there is none, or it is a body's."""
+    """The graph of a stored version; `None` if there is none, or it is a body's. Raises `WorkflowGraphError` for one
+    that cannot be run."""
     stored: Any = version(using, workflow_name, graph_hash)
     if stored is None or stored.source != GRAPH_SOURCE:
         return None
-    return Graph.from_json(workflow_name, stored.graph)
+    return loaded(workflow_name, stored.graph)

@@ -11,7 +11,7 @@ from django.db.models import Q
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.db import engine
 from pikku_storage.workflows import reads
-from pikku_storage.workflows.graphs.view import GraphView, view_of
+from pikku_storage.workflows.graphs.view import GraphView
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
 from pikku_storage.workflows.records import HistoryEntry, Run, StepDetail, Version
 from pikku_storage.workflows.timeline import TimelineEvent, build_run_timeline
@@ -71,8 +71,7 @@ class WorkflowRunService(AsyncTwins):
         run = self.get_run(run_id)
         if run is None or run.graph_hash is None:
             return None
-        graph = reads.stored_graph(self.using, run.workflow, run.graph_hash)
-        return None if graph is None else view_of(graph, reads.steps_of(self.using, run_id))
+        return reads.graph_view(self.using, run.id, run.workflow, run.graph_hash)
 
     def get_distinct_workflow_names(self) -> list[str]:
         """Names of all workflows that have a run, sorted."""

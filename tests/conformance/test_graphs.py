@@ -635,6 +635,17 @@ def test_a_stored_graph_with_ambiguous_names_fails_its_runs(service: WorkflowSer
     assert run.steps() == []
 
 
+@pytest.mark.parametrize("stored", [{"nodes": ["a"]}, {"nodes": {"a": {}}, "entryNodeIds": ["a"]}, "text", [1]])
+def test_a_malformed_stored_graph_fails_its_runs(service: WorkflowService, stored: Any, db: None) -> None:
+    service.upsert_workflow_version("order", "older", stored, "graph")
+    run_id = service.create_run("order", {}, graph_hash="older")
+    service.orchestrate_workflow(run_id)
+    run = service.get_handle(run_id)
+    assert run.status == "failed"
+    assert run.error is not None
+    assert run.error["code"] == "GRAPH_INVALID"
+
+
 @pytest.mark.contract("GR-20")
 def test_an_element_outside_of_a_fan_out_stays_unresolved(
     say: Any, called: list[Any], service: WorkflowService

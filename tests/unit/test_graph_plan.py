@@ -271,6 +271,17 @@ def test_a_branch_that_is_not_there_is_said(branch: str | None) -> None:
     assert (caught.value.code, caught.value.step_name) == ("GRAPH_BRANCH_UNKNOWN", "a")
 
 
+def test_a_run_fails_for_what_failed_first() -> None:
+    life = Life(graph_of(node_of("a", on_error=("b",)), node_of("b", next={"x": ()})))
+    life.begun()
+    life.settle("a", error="no")
+    assert life.begun() == ["b"]
+    life.settle("b", branch="z")
+    failure = life.plan().failure
+    assert failure is not None
+    assert failure.code == "GRAPH_NODE_FAILED"
+
+
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 

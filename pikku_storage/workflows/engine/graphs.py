@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pikku_storage.exceptions import PayloadError, RPCNotFoundError, WorkflowGraphError, WorkflowInputError
+from pikku_storage.exceptions import PayloadError, RPCNotFoundError, WorkflowInputError
 from pikku_storage.json import Json
 from pikku_storage.workflows.definitions import arguments_of
 from pikku_storage.workflows.engine.attempts import Target
 from pikku_storage.workflows.engine.replay import Call, Replay, target_of
-from pikku_storage.workflows.errors import GRAPH_INVALID, RPC_NOT_FOUND, at_step
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, at_step
 from pikku_storage.workflows.graphs.plan import Begin, plan
 from pikku_storage.workflows.graphs.structure import PARALLEL, Graph
-from pikku_storage.workflows.graphs.validation import problem_of
 from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
@@ -20,9 +19,6 @@ from pikku_storage.workflows.retry import RetryPolicy
 
 def run_graph(graph: Graph, replay: Replay) -> Json:
     """Carry the run on as far as it goes, and answer with its output. Leaves as a body does where it must wait."""
-    problem = problem_of(graph)
-    if problem is not None:
-        raise WorkflowGraphError(GRAPH_INVALID, f"The stored graph {graph.name!r} cannot be run: {problem}")
     carried: set[str] = set()
     while True:
         following = plan(graph, replay.run, replay.steps)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from pikku_storage.exceptions import PikkuError, WorkflowInputError, WorkflowNotFoundError
+from pikku_storage.exceptions import PikkuError, WorkflowGraphError, WorkflowInputError, WorkflowNotFoundError
 from pikku_storage.json import Json
 from pikku_storage.workflows import reads
 from pikku_storage.workflows.definitions import BaseWorkflow, WorkflowDefinition
@@ -51,7 +51,10 @@ def _graph_of(runtime: Runtime, run: Run, known: BaseWorkflow | None) -> Graph |
         return None
     if known is not None and known.graph_hash == run.graph_hash:
         return known.structure if isinstance(known, GraphDefinition) else None
-    return reads.stored_graph(runtime.using, run.workflow, run.graph_hash)
+    try:
+        return reads.stored_graph(runtime.using, run.workflow, run.graph_hash)
+    except WorkflowGraphError as error:
+        raise UnfitVersionError(error.code, str(error), is_final=True) from None
 
 
 def _unfit_for_graph(runtime: Runtime, run: Run) -> UnfitVersionError:

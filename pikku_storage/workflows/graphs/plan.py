@@ -139,6 +139,9 @@ class _Planner:
         branches = visit.node.branches
         if branches is None:
             return visit.node.next
+        if self.failures and visit.branch not in branches:
+            # The run fails for what failed first.
+            return ()
         if visit.branch is None or visit.branch not in branches:
             chosen = "no branch" if visit.branch is None else f"the branch {visit.branch!r}"
             raise WorkflowGraphError(

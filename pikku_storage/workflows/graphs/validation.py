@@ -5,18 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from pikku_storage.exceptions import PayloadError
-from pikku_storage.json import to_text
+from pikku_storage.exceptions import PayloadError, WorkflowGraphError
+from pikku_storage.json import Json, to_text
 from pikku_storage.workflows.definitions import STEP_NAME_LENGTH
+from pikku_storage.workflows.errors import GRAPH_INVALID
 from pikku_storage.workflows.graphs.structure import MODES, PARALLEL, Graph, Node
 from pikku_storage.workflows.graphs.values import ITEM, RESERVED, UNKNOWN, references_in
 
 _AMBIGUOUS = re.compile(r"[#\[\]$]")
 
 
-def problem_of(graph: Graph) -> str | None:
-    """The first thing that is wrong with a graph, naming the node; `None` if it can be run."""
-    return next(_problems(graph), None)
+def loaded(name: str, stored: Json) -> Graph:
+    """A graph as a version keeps it; raises `WorkflowGraphError` if that cannot be run. Another program may have stored
+    it."""
+    try:
+        graph = Graph.from_json(name, stored)
+        problem = next(_problems(graph), None)
+    except (AttributeError, KeyError, TypeError) as error:
+        problem = f"it is malformed ({type(error).__name__}: {error})"
+    if problem is not None:
+        raise WorkflowGraphError(GRAPH_INVALID, f"The stored graph {name!r} cannot be run: {problem}")
+    return graph
 
 
 def _problems(graph: Graph) -> Iterator[str]:
@@ -68,8 +77,9 @@ def _problems_of_values(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def problem_of_declaration(graph: Graph) -> str | None:
-    """As `problem_of`, with what only its author can mend: what would never run, or never end."""
-    return problem_of(graph) or next(_mistakes(graph), None)
+    """The first thing that is wrong with a graph, naming the node: what could not be run, would never run, or never
+    end."""
+    return next(_problems(graph), None) or next(_mistakes(graph), None)
 
 
 def _mistakes(graph: Graph) -> Iterator[str]:
