@@ -364,6 +364,22 @@ def test_a_fan_out_over_itself_is_no_riddle() -> None:
     assert (following.begin, following.failure) == ([], None)
 
 
+def test_two_fan_outs_over_each_other_take_turns() -> None:
+    graph = graph_of(
+        node_of("a", for_each=ref("b", default=[1, 2]), next=("b",)),
+        node_of("b", for_each=ref("a"), next=("c",)),
+        node_of("c", next={"again": ("a",), "out": ()}),
+    )
+    life = Life(graph)
+    for visit, count in (("a", 2), ("b", 2), ("c", 1), ("a#1", 2), ("b#1", 2)):
+        names = [visit] if visit == "c" else [f"{visit}[{index}]" for index in range(count)]
+        assert life.begun() == names
+        for name in names:
+            life.settle(name, name, branch="again")
+    assert [step.data for step in life.steps if step.step_name.startswith("a#1")] == ["b[0]", "b[1]"]
+    assert life.begun() == ["c#1"]
+
+
 def test_an_empty_list_in_a_cycle_is_remembered() -> None:
     graph = graph_of(
         node_of("a", next={"on": ("b",), "out": ()}), node_of("b", for_each=ref("a"), next=("a",)), entry=("a",)

@@ -186,7 +186,7 @@ class _Planner:
         whether there are any."""
         if not visit.is_of_items or (visit.node.mode == SEQUENTIAL and not self._leads_on(visit)):
             return False
-        scope = _Scope(self, visit.begun_at)
+        scope = self._scope_of(visit)
         items = self._items(visit.node, scope, visit.name)
         source = self.visits.get(visit.came_from or "")
         missing = visit.missing(len(items))
@@ -256,13 +256,19 @@ class _Planner:
             return False
         if not visit.is_of_items:
             return True
-        return len(visit.steps) >= len(self._items(visit.node, _Scope(self, visit.begun_at), visit.name))
+        return len(visit.steps) >= len(self._items(visit.node, self._scope_of(visit), visit.name))
 
-    def source_of(self, name: str, moment: datetime | None) -> Visit | None:
+    def source_of(self, name: str, moment: datetime | None, *, is_optional: bool) -> Visit | None:
         """The visit whose result a reference to that node means: the latest, or the latest at that moment."""
-        visits = [visit for visit in self._by_node.get(name, ()) if self.has_succeeded(visit)]
-        then = [visit for visit in visits if moment is None or visit.ended_at <= moment] or visits[:1]
-        return then[-1] if then else None
+        visits = self._by_node.get(name, [])
+        then = [visit for visit in visits if moment is None or visit.ended_at <= moment]
+        if not then and not is_optional:
+            # It waited for one, which clocks of two workers may put a little later.
+            then = visits[:1]
+        return next((visit for visit in reversed(then) if self.has_succeeded(visit)), None)
+
+    def _scope_of(self, visit: Visit) -> _Scope:
+        return _Scope(self, visit.begun_at, is_optional="default" in visit.node.for_each)
 
     def _items(self, node: Node, scope: Mapping[str, Json], name: str) -> list[Json]:
         items = self._resolve(node.for_each, scope, name)
@@ -292,9 +298,10 @@ class _Scope(Mapping[str, Json]):
     """What references mean, looked up when they are. With a moment it is what they meant then: a fan-out is about the
     list that it began with, whatever its source came to later."""
 
-    def __init__(self, planner: _Planner, moment: datetime | None) -> None:
+    def __init__(self, planner: _Planner, moment: datetime | None, *, is_optional: bool = False) -> None:
         self._planner = planner
         self._moment = moment
+        self._is_optional = is_optional
         self._found: dict[str, Json] = {TRIGGER: planner.run.input}
         self._around: _Scope | None = None
 
@@ -309,7 +316,7 @@ class _Scope(Mapping[str, Json]):
         if name not in self._found and self._around is not None:
             return self._around[name]
         if name not in self._found:
-            visit = self._planner.source_of(name, self._moment)
+            visit = self._planner.source_of(name, self._moment, is_optional=self._is_optional)
             if visit is None:
                 raise KeyError(name)
             self._found[name] = visit.result
