@@ -6,12 +6,14 @@ import ast
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     Concatenate,
     Generic,
     Literal,
@@ -26,7 +28,7 @@ from typing import (
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, WorkflowInputError, WorkflowRegistrationError
-from pikku_storage.json import to_text
+from pikku_storage.json import Json, to_json, to_json_object, to_text
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 
@@ -42,7 +44,10 @@ Versioning: TypeAlias = Literal["auto-upgrade", "pinned"]
 """What becomes of a run whose workflow's body is changed: it goes on with the new one, or waits for the old one."""
 
 NAME_LENGTH = 255
-_ANY_KEYWORD = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_KEYWORD}
+STEP_NAME_LENGTH = NAME_LENGTH - 32
+"""Leaves room for `#n`, `[i]` and the compensation's suffix."""
+_NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+_ANY_KEYWORD = {*_NAMED, inspect.Parameter.VAR_KEYWORD}
 
 
 class _Definition(Generic[P, R]):
@@ -62,7 +67,9 @@ class _Definition(Generic[P, R]):
                 f"{self.source_place}: {name!r:.80} is no name: it {error.reason}"
             ) from None
         self.signature = inspect.signature(func)
-        self.parameters = list(self.signature.parameters.values())[self.skipped_parameters :]
+        self.parameters: Sequence[inspect.Parameter] = list(self.signature.parameters.values())[
+            self.skipped_parameters :
+        ]
         for parameter in self.parameters:
             if parameter.kind not in _ANY_KEYWORD:
                 raise WorkflowRegistrationError(
@@ -75,6 +82,11 @@ class _Definition(Generic[P, R]):
     def source_place(self) -> str:
         """Where the function stands: module, qualified name and line."""
         return f"{self.func.__module__}.{self.func.__qualname__} (line {self.func.__code__.co_firstlineno})"
+
+    @property
+    def is_closure(self) -> bool:
+        """Whether it depends on values around it, which its lines do not show."""
+        return bool(self.func.__closure__)
 
     def check(self, data: Mapping[str, Any]) -> None:
         """Raise `WorkflowInputError` unless `data` fits the parameters."""
@@ -162,31 +174,42 @@ class FunctionDefinition(_Definition[P, R]):
         return result
 
 
-class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
-    """A workflow: `start` queues a run of it, `run` carries one out here and now."""
+class BaseWorkflow(AsyncTwins, ABC):
+    """What runs are of, a body or a graph: `start` queues a run, `run` carries one out here and now."""
 
-    kind = "workflow"
-    skipped_parameters = 1
+    name: str
+    version_source: ClassVar[str]
+    """What stored versions are made from (contract tables.md, `workflow_versions.source`)."""
+    policy: ClassVar = RetryPolicy(retries=0)
+    """Of a step that a run of it does. What a run has done is seldom put right by doing all of it again."""
+    parameters: Sequence[inspect.Parameter] = ()
+    """Of a body, without the flow."""
+    entries: tuple[str, ...] = ()
+    """The nodes that a run of a graph can begin with."""
 
-    def __init__(
-        self,
-        body: Callable[Concatenate[Flow, P], Any],
-        *,
-        name: str | None = None,
-        versioning: Versioning = "auto-upgrade",
-    ) -> None:
-        super().__init__(body, name)
-        if versioning not in get_args(Versioning):
-            raise WorkflowRegistrationError(
-                f"{self.source_place}: versioning is one of {', '.join(get_args(Versioning))}; not {versioning!r}"
-            )
-        self.versioning = versioning
-        if inspect.iscoroutinefunction(body):
-            raise WorkflowRegistrationError(
-                f"{self.source_place}: a workflow's body is a plain def; its step functions may be async def"
-            )
-        if not self.signature.parameters:
-            raise WorkflowRegistrationError(f"{self.source_place}: a workflow's first parameter is the flow")
+    @property
+    @abstractmethod
+    def source_place(self) -> str:
+        """Where it stands: module, qualified name and line."""
+
+    @property
+    @abstractmethod
+    def graph_hash(self) -> str:
+        """The version."""
+
+    @property
+    @abstractmethod
+    def graph(self) -> dict[str, Any]:
+        """What a stored version keeps of the definition."""
+
+    @property
+    def is_closure(self) -> bool:
+        """Whether it depends on values around it, which its lines do not show."""
+        return False
+
+    @abstractmethod
+    def check(self, data: Mapping[str, Any]) -> None:
+        """Raise `WorkflowInputError` unless a run can have `data` as its input."""
 
     def start(
         self,
@@ -231,6 +254,34 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
 
         return WorkflowService(using=using)
 
+
+class WorkflowDefinition(_Definition[P, Any], BaseWorkflow):
+    """A workflow that is a function."""
+
+    kind = "workflow"
+    skipped_parameters = 1
+    version_source = "complex"
+
+    def __init__(
+        self,
+        body: Callable[Concatenate[Flow, P], Any],
+        *,
+        name: str | None = None,
+        versioning: Versioning = "auto-upgrade",
+    ) -> None:
+        super().__init__(body, name)
+        if versioning not in get_args(Versioning):
+            raise WorkflowRegistrationError(
+                f"{self.source_place}: versioning is one of {', '.join(get_args(Versioning))}; not {versioning!r}"
+            )
+        self.versioning = versioning
+        if inspect.iscoroutinefunction(body):
+            raise WorkflowRegistrationError(
+                f"{self.source_place}: a workflow's body is a plain def; its step functions may be async def"
+            )
+        if not self.signature.parameters:
+            raise WorkflowRegistrationError(f"{self.source_place}: a workflow's first parameter is the flow")
+
     @cached_property
     def source(self) -> str:
         """The body's source text; empty where there is none (a REPL)."""
@@ -263,6 +314,17 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
     def graph(self) -> dict[str, Any]:
         """What a stored version keeps of the definition."""
         return {"name": self.name, "parameters": self._signature_text(), "source": self.source}
+
+
+def arguments_of(parameters: Iterable[inspect.Parameter], value: Any) -> dict[str, Json]:
+    """`value` as keyword arguments for these parameters: a JSON object is them, anything else is the only one. Raises
+    `PayloadError`."""
+    if isinstance(value, Mapping):
+        return to_json_object(value, root="$data")
+    named = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
+    if len(named) == 1:
+        return {named[0]: to_json(value, root="$data")}
+    raise PayloadError("$data", f"must be a JSON object (a dict) of keyword arguments, not {type(value).__name__}")
 
 
 def _policy(place: str, retries: int | None, retry_delay: Duration | None) -> RetryPolicy:

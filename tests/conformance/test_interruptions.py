@@ -16,8 +16,8 @@ from django.db import InterfaceError, OperationalError, transaction
 from pikku_storage.db import clock, engine
 from pikku_storage.exceptions import FinalError, WorkflowApprovalResolvedError, WorkflowStepFailedError
 from pikku_storage.ids import child_run_id, invocation_id
-from pikku_storage.workflows import current_step, function, workflow
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows import current_step, function, graph, node, ref, workflow
+from pikku_storage.workflows.definitions import BaseWorkflow, WorkflowDefinition
 from pikku_storage.workflows.engine import runtime, versions
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
@@ -57,7 +57,7 @@ class Books:
 class Story:
     """A workflow, and what it comes to however it is interrupted."""
 
-    definition: WorkflowDefinition[Any]
+    definition: BaseWorkflow
     output: Any
     effects: set[str]
     """The names of the steps that do something; `ship/pack` is the step `pack` of the run that does the step `ship`."""
@@ -238,6 +238,33 @@ def _asked(books: Books) -> Story:
     return Story(order, ["go", "ada"], {"pack"})
 
 
+def _drawn(books: Books) -> Story:
+    @function(**POLICY)
+    def list_parcels(parcels: list[int]) -> Any:
+        current_step().branch("some")
+        return books.enter(parcels)
+
+    @function(**POLICY)
+    def pack(parcel: int) -> Any:
+        return books.enter(parcel)
+
+    @function(**POLICY)
+    def weigh(parcels: list[int]) -> Any:
+        return books.enter(sum(parcels))
+
+    definition = graph(
+        "order",
+        entry="list",
+        nodes={
+            "list": node(list_parcels, input={"parcels": [1, 2]}, next={"some": "pack", "none": ()}),
+            "pack": node(pack, for_each=ref("list"), next="weigh"),
+            "weigh": node(weigh, input={"parcels": ref("pack")}),
+        },
+        output=ref("weigh"),
+    )
+    return Story(definition, 3, {"list", "pack[0]", "pack[1]", "weigh"})
+
+
 STORIES: dict[str, Callable[[Books], Story]] = {
     "plain": _plain,
     "tried again": _tried_again,
@@ -246,6 +273,7 @@ STORIES: dict[str, Callable[[Books], Story]] = {
     "fanned out": _fanned_out,
     "asleep": _asleep,
     "asked": _asked,
+    "drawn": _drawn,
 }
 FAMILIES: dict[str, Callable[[Books], Story]] = {
     "child": _child,
@@ -255,7 +283,7 @@ FAMILIES: dict[str, Callable[[Books], Story]] = {
     "child tried again": _child_tried_again,
 }
 CASES: list[tuple[str, str, Way]] = [
-    *((name, "inline", way) for name in ("plain", "tried again", "compensated", "asleep") for way in WAYS),
+    *((name, "inline", way) for name in ("plain", "tried again", "compensated", "asleep", "drawn") for way in WAYS),
     *((name, "worker", way) for name in STORIES for way in WAYS),
     *((name, "relayed", way) for name in ("queued", "fanned out", "asleep") for way in WAYS),
     # How a single write is taken is shown by now: here it is what comes between one run and the other.
@@ -267,9 +295,7 @@ CASES: list[tuple[str, str, Way]] = [
 STORIES |= FAMILIES
 
 
-def _live(
-    definition: WorkflowDefinition[Any], key: str, mode: str, service: WorkflowService, outbox: RecordingDispatcher
-) -> None:
+def _live(definition: BaseWorkflow, key: str, mode: str, service: WorkflowService, outbox: RecordingDispatcher) -> None:
     """From the start to the end, with a worker, and a relay later."""
     if mode == "inline":
         definition.run(idempotency_key=key)
