@@ -16,7 +16,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from pikku_storage.db import clock, engine
 from pikku_storage.exceptions import FinalError, WorkflowApprovalResolvedError, WorkflowStepFailedError
 from pikku_storage.ids import child_run_id, invocation_id
-from pikku_storage.workflows import current_step, function, graph, node, ref, workflow
+from pikku_storage.workflows import current_step, function, graph, node, ref, trigger, workflow
 from pikku_storage.workflows.definitions import BaseWorkflow, WorkflowDefinition
 from pikku_storage.workflows.engine import runtime, versions
 from pikku_storage.workflows.flow import Flow
@@ -221,6 +221,19 @@ def _child_tried_again(books: Books) -> Story:
     return Story(order, "packed", {"ship/pack"})
 
 
+def _drawn_children(books: Books) -> Story:
+    @workflow
+    def ship(flow: Flow, parcel: int) -> Any:
+        return flow.do(f"pack {parcel}", lambda: books.enter(parcel), **POLICY)
+
+    nodes = {
+        "first": node(ship, input={"parcel": 1}),
+        "rest": node(ship, for_each=trigger("rest", default=[2])),
+    }
+    definition = graph("order", entry=["first", "rest"], nodes=nodes, output=[ref("first"), ref("rest")])
+    return Story(definition, [1, [2]], {"first/pack 1", "rest[0]/pack 2"})
+
+
 def _asked(books: Books) -> Story:
     """A step answers the approval that follows it."""
 
@@ -281,6 +294,7 @@ FAMILIES: dict[str, Callable[[Books], Story]] = {
     "children": _children,
     "failed child": _failed_child,
     "child tried again": _child_tried_again,
+    "drawn children": _drawn_children,
 }
 CASES: list[tuple[str, str, Way]] = [
     *((name, "inline", way) for name in ("plain", "tried again", "compensated", "asleep", "drawn") for way in WAYS),
