@@ -28,6 +28,9 @@ from console.records import RunRow, StepRow
 from console.states import FILTERABLE, State, state_of
 from console.timeline import Lane, Timeline, build_timeline, is_sleeping_step
 from pikku_storage.json import Json
+from pikku_storage.workflows import reads as workflow_reads
+from pikku_storage.workflows.graphs.structure import GRAPH_SOURCE
+from pikku_storage.workflows.graphs.view import GraphView
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.schedules.wire import fire_time_of
@@ -398,6 +401,18 @@ class RunPage:
             }
             for operation in OPERATIONS.values()
         ]
+
+    # -- its graph ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def graph(self) -> GraphView | None:
+        """How far each node is, for a run of a graph. A run of a function that is known needs no query to say so."""
+        run = self.run
+        known = registry.workflows.get(run.workflow)
+        is_body = known is not None and known.version_source != GRAPH_SOURCE and known.graph_hash == run.graph_hash
+        if run.graph_hash is None or is_body:
+            return None
+        return workflow_reads.graph_view(self._runs.db, run.id, run.workflow, run.graph_hash)
 
     # -- beside it ---------------------------------------------------------------------------------------------------
 

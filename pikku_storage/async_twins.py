@@ -17,7 +17,8 @@ class AsyncTwins:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, method in list(vars(cls).items()):
-            if callable(method) and not name.startswith("_") and not iscoroutinefunction(method):
+            is_abstract = getattr(method, "__isabstractmethod__", False)
+            if callable(method) and not name.startswith("_") and not is_abstract and not iscoroutinefunction(method):
                 twin = f"a{name}"
                 if twin not in vars(cls) and not iskeyword(twin):
                     setattr(cls, twin, _twin(name, method))

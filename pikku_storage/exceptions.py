@@ -344,6 +344,20 @@ class WorkflowStepFailedError(WorkflowError):
         return self.error.get("name")
 
 
+class WorkflowGraphError(WorkflowError):
+    """Why a run of a graph failed: a node failed for good, or the graph cannot go on.
+
+    `code` is one of `GRAPH_NODE_FAILED`, `GRAPH_BRANCH_UNKNOWN`, `GRAPH_BLOCKED` and `GRAPH_INVALID`.
+    """
+
+    http_status = 422
+
+    def __init__(self, code: str, message: str, *, step_name: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.step_name = step_name
+
+
 class FinalError(PikkuError):
     """Raise it, or a subclass, in a step function to fail the step at once, whatever retries are left."""
 

@@ -19,6 +19,10 @@ from console.formatting import absolute
 from console.jsontree import render_tree
 from console.keyset import KeysetChangeList
 from console.templatetags.pikku_console import pill
+from pikku_storage.exceptions import WorkflowGraphError
+from pikku_storage.workflows.graphs.structure import GRAPH_SOURCE
+from pikku_storage.workflows.graphs.validation import loaded
+from pikku_storage.workflows.graphs.view import view_of
 from pikku_storage.workflows.models import WorkflowVersion
 from pikku_storage.workflows.registry import registry
 
@@ -60,6 +64,8 @@ class VersionAdmin(EngineRowAdmin):
             raise self.not_found()
         graph: Any = version.graph
         source = graph.get("source") if isinstance(graph, Mapping) else None
+        if version.source == GRAPH_SOURCE:
+            source = _diagram(version)
         context = {
             "version": version,
             "title": str(version),
@@ -93,3 +99,11 @@ class VersionAdmin(EngineRowAdmin):
 def _is_current(version: WorkflowVersion) -> bool:
     definition = registry.workflows.get(version.workflow_name)
     return definition is not None and definition.graph_hash == version.graph_hash
+
+
+def _diagram(version: WorkflowVersion) -> str | None:
+    """The graph as a diagram's text; `None` for one that another program stored and that cannot be run."""
+    try:
+        return view_of(loaded(version.workflow_name, version.graph)).to_mermaid()
+    except WorkflowGraphError:
+        return None

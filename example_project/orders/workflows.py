@@ -1,8 +1,9 @@
-"""How the shop fulfils an order, and what it looks back on every night."""
+"""How the shop fulfils an order, closes the day, and what it looks back on every night."""
 
 from datetime import timedelta
 from typing import Any
 
+from example_project.orders.closing import look_at_the_shelves, propose_order, sum_up_sales, write_report
 from example_project.orders.forms import ReleaseForm
 from example_project.orders.models import Notification
 from example_project.orders.steps import (
@@ -17,7 +18,7 @@ from example_project.orders.steps import (
     write_invoice,
 )
 from pikku_storage.exceptions import WorkflowStepFailedError
-from pikku_storage.workflows import workflow
+from pikku_storage.workflows import graph, item, node, ref, trigger, workflow
 
 Kind = Notification.Kind
 
@@ -109,5 +110,22 @@ def nightly_report(flow: Any, day: str | None = None) -> dict[str, Any]:
     return figures
 
 
-WORKFLOWS = (fulfil_order.name, ship_parcel.name)
-"""The names of the workflows that an order goes through."""
+close_day = graph(
+    "close_day",
+    entry=["sales", "shelves"],
+    nodes={
+        "sales": node(sum_up_sales, input={}),
+        "shelves": node(
+            look_at_the_shelves,
+            input={"low_percent": trigger("low_percent", default=50)},
+            next={"low": "propose", "enough": "report"},
+        ),
+        "propose": node(propose_order, for_each=ref("shelves"), input={"sku": item()}, next="report"),
+        # Reached from the shelves, and waits for the sales as well.
+        "report": node(write_report, input={"sales": ref("sales"), "orders": ref("propose", default=[])}),
+    },
+    output=ref("report"),
+)
+
+WORKFLOWS = (fulfil_order.name, ship_parcel.name, close_day.name)
+"""The names of all workflows of the shop."""

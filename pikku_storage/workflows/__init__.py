@@ -2,5 +2,21 @@
 
 from pikku_storage.workflows.context import StepContext, current_step
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
+from pikku_storage.workflows.graphs.declaration import GraphDefinition, graph, node
+from pikku_storage.workflows.graphs.values import item, ref, template, trigger
 
-__all__ = ["FunctionDefinition", "StepContext", "WorkflowDefinition", "current_step", "function", "workflow"]
+__all__ = [
+    "FunctionDefinition",
+    "GraphDefinition",
+    "StepContext",
+    "WorkflowDefinition",
+    "current_step",
+    "function",
+    "graph",
+    "item",
+    "node",
+    "ref",
+    "template",
+    "trigger",
+    "workflow",
+]

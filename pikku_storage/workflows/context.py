@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from pikku_storage.exceptions import WorkflowError
+from pikku_storage.async_twins import AsyncTwins
+from pikku_storage.exceptions import PayloadError, WorkflowError, WorkflowInputError
+from pikku_storage.json import Json, to_text
+
+_LONGEST_KEY = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepContext:
+class RunState(Protocol):
+    """The state of one run, in the database."""
+
+    def read(self) -> dict[str, Json]:
+        """All of it."""
+        ...
+
+    def write(self, key: str, value: Any) -> None:
+        """Set one key."""
+        ...
+
+
+class KeptState(dict[str, Json]):
+    """The state of a step that is of no run, as in a test of its function alone."""
+
+    def read(self) -> dict[str, Json]:
+        """See `RunState`."""
+        return dict(self)
+
+    def write(self, key: str, value: Any) -> None:
+        """See `RunState`."""
+        self[key] = value
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepContext(AsyncTwins):
     """The step whose function is running."""
 
     run_id: str
@@ -23,6 +52,33 @@ class StepContext:
     """1 for the first try."""
     owner_id: str | None
     """The owner of the run."""
+    _state: RunState = field(default_factory=KeptState, repr=False, compare=False)
+    _chosen: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def branch(self, key: str) -> None:
+        """Choose the way on from this node of a graph, by the key in its `next`; the last choice counts.
+
+        It is recorded with the step's result. Elsewhere than in a graph it is recorded only. Raises
+        `WorkflowInputError`.
+        """
+        try:
+            self._chosen.append(to_text(key, root="$branch", longest=_LONGEST_KEY))
+        except PayloadError as error:
+            raise WorkflowInputError(f"{key!r:.80} is no key of a branch: it {error.reason}") from None
+
+    @property
+    def branch_taken(self) -> str | None:
+        """The branch that was chosen, if any."""
+        return self._chosen[-1] if self._chosen else None
+
+    def set_state(self, key: str, value: Any) -> None:
+        """Set one key of the run's state, now; parallel steps that set different keys do not lose each other's. Raises
+        `PayloadError` for what is not JSON. In an `async def`: `await step.aset_state(…)`."""
+        self._state.write(key, value)
+
+    def get_state(self, key: str, default: Any = None) -> Any:
+        """What is stored in the run's state now, else `default`. In an `async def`: `await step.aget_state(…)`."""
+        return self._state.read().get(key, default)
 
 
 running_step: ContextVar[StepContext] = ContextVar("pikku_running_step")

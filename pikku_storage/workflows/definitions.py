@@ -6,12 +6,14 @@ import ast
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     Concatenate,
     Generic,
     Literal,
@@ -26,7 +28,7 @@ from typing import (
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, WorkflowInputError, WorkflowRegistrationError
-from pikku_storage.json import to_text
+from pikku_storage.json import Json, to_json, to_json_object, to_text
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.schedules.declarations import NAME_LENGTH as SCHEDULE_NAME_LENGTH
@@ -47,7 +49,10 @@ HttpAccess: TypeAlias = bool | str
 """Whether a workflow is served over HTTP, and the permission that starting it needs."""
 
 NAME_LENGTH = 255
-_ANY_KEYWORD = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_KEYWORD}
+STEP_NAME_LENGTH = NAME_LENGTH - 32
+"""Leaves room for `#n`, `[i]` and the compensation's suffix."""
+_NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+_ANY_KEYWORD = {*_NAMED, inspect.Parameter.VAR_KEYWORD}
 
 
 class _Definition(Generic[P, R]):
@@ -67,7 +72,9 @@ class _Definition(Generic[P, R]):
                 f"{self.source_place}: {name!r:.80} is no name: it {error.reason}"
             ) from None
         self.signature = inspect.signature(func)
-        self.parameters = list(self.signature.parameters.values())[self.skipped_parameters :]
+        self.parameters: Sequence[inspect.Parameter] = list(self.signature.parameters.values())[
+            self.skipped_parameters :
+        ]
         for parameter in self.parameters:
             if parameter.kind not in _ANY_KEYWORD:
                 raise WorkflowRegistrationError(
@@ -80,6 +87,11 @@ class _Definition(Generic[P, R]):
     def source_place(self) -> str:
         """Where the function stands: module, qualified name and line."""
         return f"{self.func.__module__}.{self.func.__qualname__} (line {self.func.__code__.co_firstlineno})"
+
+    @property
+    def is_closure(self) -> bool:
+        """Whether it depends on values around it, which its lines do not show."""
+        return bool(self.func.__closure__)
 
     def check(self, data: Mapping[str, Any]) -> None:
         """Raise `WorkflowInputError` unless `data` fits the parameters."""
@@ -167,47 +179,46 @@ class FunctionDefinition(_Definition[P, R]):
         return result
 
 
-class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
-    """A workflow: `start` queues a run of it, `run` carries one out here and now."""
+class BaseWorkflow(AsyncTwins, ABC):
+    """What runs are of, a body or a graph: `start` queues a run, `run` carries one out here and now."""
 
-    kind = "workflow"
-    skipped_parameters = 1
+    name: str
+    version_source: ClassVar[str]
+    """What stored versions are made from (contract tables.md, `workflow_versions.source`)."""
+    policy: ClassVar = RetryPolicy(retries=0)
+    """Of a step that a run of it does. What a run has done is seldom put right by doing all of it again."""
+    parameters: Sequence[inspect.Parameter] = ()
+    """Of a body, without the flow."""
+    entries: tuple[str, ...] = ()
+    """The nodes that a run of a graph can begin with."""
+    http: HttpAccess = False
+    """Whether it can be reached over HTTP, and the permission that starting it takes."""
+    schedule: Declaration | None = None
+    """The times at which its code says that it starts."""
 
-    def __init__(
-        self,
-        body: Callable[Concatenate[Flow, P], Any],
-        *,
-        name: str | None = None,
-        versioning: Versioning = "auto-upgrade",
-        http: HttpAccess = False,
-        schedule: str | None = None,
-        timezone: str | None = None,
-        catch_up: str = "latest",
-        overlap: str = "allow",
-    ) -> None:
-        super().__init__(body, name)
-        if versioning not in get_args(Versioning):
-            raise WorkflowRegistrationError(
-                f"{self.source_place}: versioning is one of {', '.join(get_args(Versioning))}; not {versioning!r}"
-            )
-        self.versioning = versioning
-        self.http = _http_access(self, http)
-        if inspect.iscoroutinefunction(body):
-            raise WorkflowRegistrationError(
-                f"{self.source_place}: a workflow's body is a plain def; its step functions may be async def"
-            )
-        if not self.signature.parameters:
-            raise WorkflowRegistrationError(f"{self.source_place}: a workflow's first parameter is the flow")
-        self.schedule = None if schedule is None else self._declared(schedule, timezone, catch_up, overlap)
-        if schedule is None and (timezone is not None or (catch_up, overlap) != ("latest", "allow")):
-            raise WorkflowRegistrationError(f"{self.source_place}: timezone, catch_up and overlap go with a schedule")
+    @property
+    @abstractmethod
+    def source_place(self) -> str:
+        """Where it stands: module, qualified name and line."""
 
-    def _declared(self, cron: str, timezone: str | None, catch_up: str, overlap: str) -> Declaration:
-        try:
-            to_text(self.name, root="name", longest=SCHEDULE_NAME_LENGTH)
-            return Declaration.of(cron, timezone, catch_up, overlap)
-        except ValueError as error:
-            raise WorkflowRegistrationError(f"{self.source_place}: {error}") from None
+    @property
+    @abstractmethod
+    def graph_hash(self) -> str:
+        """The version."""
+
+    @property
+    @abstractmethod
+    def graph(self) -> dict[str, Any]:
+        """What a stored version keeps of the definition."""
+
+    @property
+    def is_closure(self) -> bool:
+        """Whether it depends on values around it, which its lines do not show."""
+        return False
+
+    @abstractmethod
+    def check(self, data: Mapping[str, Any]) -> None:
+        """Raise `WorkflowInputError` unless a run can have `data` as its input."""
 
     def start(
         self,
@@ -251,6 +262,50 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
         from pikku_storage.workflows.service import WorkflowService
 
         return WorkflowService(using=using)
+
+
+class WorkflowDefinition(_Definition[P, Any], BaseWorkflow):
+    """A workflow that is a function."""
+
+    kind = "workflow"
+    skipped_parameters = 1
+    version_source = "complex"
+
+    def __init__(
+        self,
+        body: Callable[Concatenate[Flow, P], Any],
+        *,
+        name: str | None = None,
+        versioning: Versioning = "auto-upgrade",
+        http: HttpAccess = False,
+        schedule: str | None = None,
+        timezone: str | None = None,
+        catch_up: str = "latest",
+        overlap: str = "allow",
+    ) -> None:
+        super().__init__(body, name)
+        if versioning not in get_args(Versioning):
+            raise WorkflowRegistrationError(
+                f"{self.source_place}: versioning is one of {', '.join(get_args(Versioning))}; not {versioning!r}"
+            )
+        self.versioning = versioning
+        self.http = _http_access(self, http)
+        if inspect.iscoroutinefunction(body):
+            raise WorkflowRegistrationError(
+                f"{self.source_place}: a workflow's body is a plain def; its step functions may be async def"
+            )
+        if not self.signature.parameters:
+            raise WorkflowRegistrationError(f"{self.source_place}: a workflow's first parameter is the flow")
+        self.schedule = None if schedule is None else self._declared(schedule, timezone, catch_up, overlap)
+        if schedule is None and (timezone is not None or (catch_up, overlap) != ("latest", "allow")):
+            raise WorkflowRegistrationError(f"{self.source_place}: timezone, catch_up and overlap go with a schedule")
+
+    def _declared(self, cron: str, timezone: str | None, catch_up: str, overlap: str) -> Declaration:
+        try:
+            to_text(self.name, root="name", longest=SCHEDULE_NAME_LENGTH)
+            return Declaration.of(cron, timezone, catch_up, overlap)
+        except ValueError as error:
+            raise WorkflowRegistrationError(f"{self.source_place}: {error}") from None
 
     @cached_property
     def source(self) -> str:
@@ -297,6 +352,17 @@ def _http_access(definition: WorkflowDefinition[Any], http: HttpAccess) -> HttpA
             f"{definition.source_place}: {definition.name!r} cannot be a part of an address; give it another name=…"
         )
     return http
+
+
+def arguments_of(parameters: Iterable[inspect.Parameter], value: Any) -> dict[str, Json]:
+    """`value` as keyword arguments for these parameters: a JSON object is them, anything else is the only one. Raises
+    `PayloadError`."""
+    if isinstance(value, Mapping):
+        return to_json_object(value, root="$data")
+    named = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
+    if len(named) == 1:
+        return {named[0]: to_json(value, root="$data")}
+    raise PayloadError("$data", f"must be a JSON object (a dict) of keyword arguments, not {type(value).__name__}")
 
 
 def _policy(place: str, retries: int | None, retry_delay: Duration | None) -> RetryPolicy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+from pikku_storage.exceptions import PayloadError, WorkflowInputError
 from pikku_storage.json import Json
 
 _MESSAGE_LIMIT = 8_000
@@ -15,6 +16,11 @@ WORKFLOW_SUSPENDED = "WORKFLOW_SUSPENDED"
 RPC_NOT_FOUND = "RPC_NOT_FOUND"
 WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
 VERSION_CONFLICT = "VERSION_CONFLICT"
+VERSION_NOT_FOUND = "VERSION_NOT_FOUND"
+GRAPH_INVALID = "GRAPH_INVALID"
+GRAPH_NODE_FAILED = "GRAPH_NODE_FAILED"
+GRAPH_BRANCH_UNKNOWN = "GRAPH_BRANCH_UNKNOWN"
+GRAPH_BLOCKED = "GRAPH_BLOCKED"
 
 
 def describe_error(error: BaseException) -> dict[str, Json]:
@@ -32,6 +38,12 @@ def describe_error(error: BaseException) -> dict[str, Json]:
     if isinstance(step_name, str):
         described["step"] = _clean(step_name, _MESSAGE_LIMIT)
     return described
+
+
+def at_step(name: str, error: PayloadError | WorkflowInputError) -> PayloadError | WorkflowInputError:
+    """The error as one of that step: `describe_error` stores the name with it."""
+    error.step_name = name  # type: ignore[union-attr]
+    return error
 
 
 def coded_error(code: str, message: str) -> dict[str, Json]:

@@ -10,12 +10,13 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, RPCNotFoundError, WorkflowInputError
-from pikku_storage.json import Json, to_json, to_json_object
-from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, to_timeout
+from pikku_storage.json import Json, to_json_object
+from pikku_storage.workflows.compensation import COMPENSATION_ARGUMENTS
+from pikku_storage.workflows.definitions import BaseWorkflow, FunctionDefinition, arguments_of, to_timeout
 from pikku_storage.workflows.engine import children, gates
 from pikku_storage.workflows.engine.attempts import Target
-from pikku_storage.workflows.engine.replay import COMPENSATION_ARGUMENTS, Call, Replay, target_of
-from pikku_storage.workflows.errors import RPC_NOT_FOUND
+from pikku_storage.workflows.engine.replay import Call, Replay, target_of
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, at_step
 from pikku_storage.workflows.policies import Approvers
 from pikku_storage.workflows.records import ApprovalOutcome
 from pikku_storage.workflows.registry import registry
@@ -24,8 +25,7 @@ from pikku_storage.workflows.schedules.wire import fire_time_of
 from pikku_storage.workflows.schemas import SchemaSource
 
 T = TypeVar("T")
-_NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
-StepFunction: TypeAlias = "FunctionDefinition[..., T] | WorkflowDefinition[...] | Callable[..., T] | str"
+StepFunction: TypeAlias = "FunctionDefinition[..., T] | BaseWorkflow | Callable[..., T] | str"
 GatherItem: TypeAlias = "tuple[str, StepFunction[Any], Mapping[str, Any]]"
 
 
@@ -81,7 +81,7 @@ class Flow:
     def do(
         self,
         name: str,
-        function: WorkflowDefinition[...] | str,
+        function: BaseWorkflow | str,
         data: Mapping[str, Any] | None = None,
         *,
         on_error: FunctionDefinition[..., Any] | None = None,
@@ -217,25 +217,25 @@ class Flow:
         try:
             return self._made_call(name, function, data, options)
         except PayloadError as error:
-            raise _at_step(name, PayloadError(error.path, f"{error.reason} (in the data of step {name!r})")) from None
+            raise at_step(name, PayloadError(error.path, f"{error.reason} (in the data of step {name!r})")) from None
         except ValueError as error:
-            raise _at_step(name, WorkflowInputError(f"Step {name!r}: {error}")) from None
+            raise at_step(name, WorkflowInputError(f"Step {name!r}: {error}")) from None
 
     def _made_call(self, name: str, function: StepFunction[Any], data: Any, options: _Options) -> Call:
         if isinstance(function, str):
             function = self._named(function)
-        if isinstance(function, WorkflowDefinition):
+        if isinstance(function, BaseWorkflow):
             return self._workflow_call(name, function, data, options)
         if not callable(function):
             raise WorkflowInputError(f"{function!r} is neither a function nor the name of one")
         self._check_compensation(options.on_error)
         if isinstance(function, FunctionDefinition):
-            plain = _arguments(function.parameters, data)
+            plain = arguments_of(function.parameters, data)
             function.check(plain)
             target, policy = target_of(function), function.policy
             queue = self._replay.queue_of(function, in_group=options.group is not None)
         else:
-            plain = _arguments(_signature_of(function).parameters.values(), data)
+            plain = arguments_of(_signature_of(function).parameters.values(), data)
             target, policy, queue = Target(func=function, rpc_name=None, timeout_ms=None), RetryPolicy(), None
         if options.timeout is not None:
             target = replace(target, timeout_ms=to_timeout(options.timeout))
@@ -249,18 +249,15 @@ class Flow:
             on_error=options.on_error,
         )
 
-    def _workflow_call(self, name: str, definition: WorkflowDefinition[...], data: Any, options: _Options) -> Call:
-        if options.timeout is not None:
-            raise WorkflowInputError(f"{definition.name!r} is a workflow; only a function's step has a timeout")
+    def _workflow_call(self, name: str, definition: BaseWorkflow, data: Any, options: _Options) -> Call:
         self._check_compensation(options.on_error)
-        plain = _arguments(definition.parameters, data)
-        children.check_call(self._replay.run, definition, plain)
+        plain = arguments_of(definition.parameters, data)
+        children.check_call(self._replay.run, definition, plain, has_timeout=options.timeout is not None)
         return Call(
             name=name,
-            target=Target(func=definition.func, rpc_name=definition.name, timeout_ms=None),
+            target=target_of(definition),
             data=plain,
-            # What a run has done is seldom put right by doing all of it again.
-            policy=RetryPolicy(retries=0).overridden(options.retries, options.retry_delay),
+            policy=definition.policy.overridden(options.retries, options.retry_delay),
             group=options.group,
             is_workflow=True,
             on_error=options.on_error,
@@ -276,17 +273,11 @@ class Flow:
         except WorkflowInputError as error:
             raise WorkflowInputError(f"on_error: {error}") from None
 
-    def _named(self, name: str) -> FunctionDefinition[..., Any] | WorkflowDefinition[...]:
+    def _named(self, name: str) -> FunctionDefinition[..., Any] | BaseWorkflow:
         try:
             return registry.workflows.get(name) or registry.function(name)
         except RPCNotFoundError as error:
             self._replay.suspend(RPC_NOT_FOUND, str(error))
-
-
-def _at_step(name: str, error: PayloadError | WorkflowInputError) -> PayloadError | WorkflowInputError:
-    """`describe_error` stores the name with the error."""
-    error.step_name = name  # type: ignore[union-attr]
-    return error
 
 
 def _signature_of(func: Callable[..., Any]) -> inspect.Signature:
@@ -294,13 +285,3 @@ def _signature_of(func: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(func)
     except (TypeError, ValueError):
         return inspect.Signature()
-
-
-def _arguments(parameters: Iterable[inspect.Parameter], item: Any) -> dict[str, Json]:
-    """`item` as keyword arguments: a JSON object is them, anything else is the only one."""
-    if isinstance(item, Mapping):
-        return to_json_object(item, root="$data")
-    named = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
-    if len(named) == 1:
-        return {named[0]: to_json(item, root="$data")}
-    raise PayloadError("$data", f"must be a JSON object (a dict) of keyword arguments, not {type(item).__name__}")

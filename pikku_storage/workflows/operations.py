@@ -20,6 +20,7 @@ from pikku_storage.workflows.engine.answers import approve
 from pikku_storage.workflows.engine.children import notify_parent, wind_up
 from pikku_storage.workflows.engine.copies import copy_run, kept_for_fork, kept_for_retry
 from pikku_storage.workflows.engine.gates import close_gates, pass_suspensions
+from pikku_storage.workflows.engine.programs import is_of_graph
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.records import Run
@@ -77,12 +78,15 @@ class WorkflowOperations(WorkflowStorage):
 
         With `compensate` the run is cancelled only after each step that was tried and has an `on_error` was compensated
         by it, the newest first; that takes the workers a while, and needs the code. `False` then also means that it is
-        under way.
+        under way. Raises `WorkflowError` for a run of a graph, which has no such order: cancel it without.
         """
         error: dict[str, Json] = coded_error(WORKFLOW_CANCELLED, reason or "Workflow was cancelled")
         if (who := user_id_of(by, role="by")) is not None:
             error["by"] = who
         if compensate:
+            run = self._runtime.read_run(run_id)
+            if run is not None and not run.is_terminal and is_of_graph(self._runtime, run):
+                raise WorkflowError(f"Run {run_id} is one of a graph, which cannot be undone; cancel it without that")
             if not self._runtime.runs.request_cancel(run_id, error, at=self._runtime.now()):
                 return False
             self._runtime.hint(self._runtime.message(run_id))

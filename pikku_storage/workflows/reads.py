@@ -10,8 +10,12 @@ from typing import Any
 from django.db.models import Count, Max, Q, QuerySet, Sum
 
 from pikku_storage.db import engine
+from pikku_storage.exceptions import WorkflowGraphError
 from pikku_storage.ids import child_run_id
 from pikku_storage.workflows.gates import APPROVAL_RPC, Approval
+from pikku_storage.workflows.graphs.structure import GRAPH_SOURCE, Graph
+from pikku_storage.workflows.graphs.validation import loaded
+from pikku_storage.workflows.graphs.view import GraphView, view_of
 from pikku_storage.workflows.models import (
     WorkflowAnswer,
     WorkflowRun,
@@ -45,6 +49,8 @@ _HISTORY_COLUMNS = (
     "succeeded_at",
     "failed_at",
 )
+_PAYLOADS = ("data", "result", "error")
+_LIGHT_COLUMNS = tuple(name for name in StepState.COLUMNS if name not in _PAYLOADS)
 _STEP_COLUMNS = ("step_name", "rpc_name", "from_step_name", "retries", "retry_delay")
 _CHILD_COLUMNS = ("attempt", "step__current_attempt", "step__child_run_id")
 
@@ -136,6 +142,19 @@ def _child_of(step_id: str, attempt: int | None, current: int | None, noted: str
     return noted if attempt == current else None
 
 
+def graph_view(using: str, run_id: str, workflow_name: str, graph_hash: str) -> GraphView | None:
+    """The graph of a run's version, with how far it is; `None` for a run of a function, or if it cannot be
+    run. No payload is read."""
+    try:
+        graph = stored_graph(using, workflow_name, graph_hash)
+    except WorkflowGraphError:
+        return None
+    if graph is None:
+        return None
+    rows = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id").values(*_LIGHT_COLUMNS)
+    return view_of(graph, [StepState.from_row({**row, **dict.fromkeys(_PAYLOADS)}) for row in rows])
+
+
 def step_details(using: str, run_id: str) -> list[StepDetail]:
     """The steps of a run, oldest first, each with the latest stamps of its attempts. Two reads."""
     steps = [
@@ -208,3 +227,12 @@ def version(using: str, workflow_name: str, graph_hash: str) -> Version | None:
         .first()
     )
     return None if row is None else Version(**row)
+
+
+def stored_graph(using: str, workflow_name: str, graph_hash: str) -> Graph | None:
+    """The graph of a stored version; `None` if there is none, or it is a body's. Raises `WorkflowGraphError` for one
+    that cannot be run."""
+    stored: Any = version(using, workflow_name, graph_hash)
+    if stored is None or stored.source != GRAPH_SOURCE:
+        return None
+    return loaded(workflow_name, stored.graph)

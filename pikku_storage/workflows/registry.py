@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pikku_storage.exceptions import RPCNotFoundError, WorkflowNotFoundError, WorkflowRegistrationError
 
 if TYPE_CHECKING:
-    from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition
+    from pikku_storage.workflows.definitions import BaseWorkflow, FunctionDefinition
 
 logger = logging.getLogger(__name__)
 
-Definition = TypeVar("Definition", bound="FunctionDefinition[Any, Any] | WorkflowDefinition[Any]")
+Definition = TypeVar("Definition", bound="FunctionDefinition[Any, Any] | BaseWorkflow")
 
 
 class Registry:
@@ -22,13 +22,13 @@ class Registry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.functions: dict[str, FunctionDefinition[Any, Any]] = {}
-        self.workflows: dict[str, WorkflowDefinition[Any]] = {}
+        self.workflows: dict[str, BaseWorkflow] = {}
 
     def add_function(self, definition: FunctionDefinition[Any, Any]) -> None:
         """Register a function; raises `WorkflowRegistrationError` if the name is taken."""
         self._add(self.functions, definition)
 
-    def add_workflow(self, definition: WorkflowDefinition[Any]) -> None:
+    def add_workflow(self, definition: BaseWorkflow) -> None:
         """Register a workflow; raises `WorkflowRegistrationError` if the name is taken."""
         self._add(self.workflows, definition)
 
@@ -39,7 +39,7 @@ class Registry:
         except KeyError:
             raise RPCNotFoundError(name) from None
 
-    def workflow(self, name: str) -> WorkflowDefinition[Any]:
+    def workflow(self, name: str) -> BaseWorkflow:
         """The workflow of that name; raises `WorkflowNotFoundError`."""
         try:
             return self.workflows[name]
@@ -55,7 +55,7 @@ class Registry:
                     f"The name {definition.name!r} is registered twice: by {known.source_place} and by "
                     f"{definition.source_place}. Give one of them another name=…"
                 )
-            if known is not None and definition.func.__closure__:
+            if known is not None and definition.is_closure:
                 logger.warning(
                     "%s is registered again by the same lines, with other values around it; the new one replaces the "
                     "old one, also for runs that began with that. Give each its own name=…",

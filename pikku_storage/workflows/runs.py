@@ -13,6 +13,7 @@ from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.workflows import reads
 from pikku_storage.workflows.engine import retention
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.graphs.view import GraphView
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.records import Answer, HistoryEntry, OpenApproval, Run, StepDetail, Version
 from pikku_storage.workflows.timeline import TimelineEvent, build_run_timeline
@@ -90,6 +91,14 @@ class WorkflowRunService(AsyncTwins):
         if not history and self.get_run(run_id) is None:
             return None
         return build_run_timeline(history)
+
+    def get_run_graph(self, run_id: str) -> GraphView | None:
+        """The nodes and edges of the graph that a run goes by, each with how far it is; `None` for a run of a function,
+        or an unknown one."""
+        run = self.get_run(run_id)
+        if run is None or run.graph_hash is None:
+            return None
+        return reads.graph_view(self.using, run.id, run.workflow, run.graph_hash)
 
     def get_distinct_workflow_names(self) -> list[str]:
         """Names of all workflows that have a run, sorted."""

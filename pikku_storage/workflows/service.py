@@ -10,7 +10,7 @@ from typing import Any
 
 from pikku_storage.access.actors import user_id_of
 from pikku_storage.durations import Duration, to_milliseconds
-from pikku_storage.exceptions import WorkflowRunNotFoundError
+from pikku_storage.exceptions import WorkflowInputError, WorkflowRunNotFoundError
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.engine.copies import own_wire
@@ -50,20 +50,29 @@ class WorkflowService(WorkflowOperations):
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
         inline: bool = False,
+        start_node: str | None = None,
     ) -> WorkflowRunHandle:
         """Store a run and hand it to the workers; with `inline`, or without a dispatcher, carry it out here.
+
+        A run of a graph begins with all its entry nodes, or with `start_node`, which must be one of them.
 
         With `inline`, a run that fails raises `WorkflowRunFailedError`, whose `run_id` names it. Raises
         `WorkflowNotFoundError`, `WorkflowInputError` and `PayloadError` before anything is stored.
         """
         if inline or self._runtime.is_inline:
             handle = self.run_inline(
-                name, data, owner=owner, idempotency_key=idempotency_key, trigger=trigger, wire=wire
+                name,
+                data,
+                owner=owner,
+                idempotency_key=idempotency_key,
+                trigger=trigger,
+                wire=wire,
+                start_node=start_node,
             )
             if inline:
                 output_of(handle.get())
             return handle
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=False)
+        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, start_node, inline=False)
         at = values["created_at"]
         created = self._runtime.runs.create_run({**values, "due_at": self._runtime.patience_end(at), "redrives": 0})
         if created:
@@ -79,10 +88,11 @@ class WorkflowService(WorkflowOperations):
         idempotency_key: str | None = None,
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
+        start_node: str | None = None,
     ) -> WorkflowRunHandle:
         """Carry a run out in this process, to its end. Answers also when it failed; see `start_workflow` for what it
         raises."""
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=True)
+        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, start_node, inline=True)
         at, token = values["created_at"], new_token()
         until = self._runtime.lease_end(at)
         inside = {"pass_token": token, "pass_until": until, "due_at": until, "last_worker": self._runtime.worker}
@@ -136,6 +146,7 @@ class WorkflowService(WorkflowOperations):
             None,
             run.wire["type"],
             {**own_wire(run), "rerunOf": run.id, **note_of(reason, by)},
+            run.wire.get("startNode"),
             inline=False,
         )
         at = values["created_at"]
@@ -218,17 +229,23 @@ class WorkflowService(WorkflowOperations):
         idempotency_key: str | None,
         trigger: str,
         wire: Mapping[str, Any] | None,
+        start_node: str | None,
         *,
         inline: bool,
     ) -> dict[str, Any]:
         definition = registry.workflow(name)
         plain = to_json_object({} if data is None else data, root="$input")
         definition.check(plain)
+        if start_node is not None and start_node not in definition.entries:
+            entries = ", ".join(map(repr, definition.entries)) or "none: it is no graph"
+            raise WorkflowInputError(f"A run of {name!r} cannot start at {start_node!r}; its entries are {entries}")
         owner_id = user_id_of(owner)
         plain_wire = {
             "type": to_text(trigger, root="$trigger"),
             **({} if wire is None else to_json_object(wire, root="$wire")),
         }
+        if start_node is not None:
+            plain_wire["startNode"] = start_node
         key = None if idempotency_key is None else to_text(idempotency_key, root="$idempotency_key")
         at = self._runtime.now()
         store_version(self._runtime, definition)

@@ -131,8 +131,7 @@ class WorkflowStorage(AsyncTwins):
     def update_run_state(self, run_id: str, key: str, value: Any) -> bool:
         """Set one key of the run's state, merged in the database: concurrent writers of different keys never lose each
         other."""
-        plain = to_json_object({key: value}, root="$state")[key]
-        return self._runtime.runs.merge_state(run_id, key, plain, at=self._runtime.now())
+        return self._runtime.write_state(run_id, key, value)
 
     def get_run_state(self, run_id: str) -> dict[str, Json]:
         """The run's state; empty for an unknown run."""

@@ -272,6 +272,8 @@ def test_a_short_failure_is_seen(viewer: Viewer, picture: Picture, width: str) -
     page.goto(url_of(story.tell()))
     picture(page, f"short-{width}")
     bar = page.locator(".pk-plot .pk-bar-failed")
+    # A point outside of the window has no element.
+    bar.scroll_into_view_if_needed()
     box = bar.bounding_box()
     assert box["width"] >= 3
     over = page.evaluate(
@@ -297,6 +299,8 @@ def test_lists_in_a_browser(viewer: Viewer, picture: Picture) -> None:
     page.keyboard.press("Escape")
     assert not page.get_by_role("link", name="Last hour").is_visible()
     page.get_by_role("link", name="Failed").click()
+    page.wait_for_url("**status=failed*")
+    page.locator("#result_list tbody tr").first.wait_for()
     assert page.locator("#result_list tbody tr").count() == 1
     for model in ("workflowstep", "workflowstephistory", "workflowversion"):
         page.goto(list_url(model))

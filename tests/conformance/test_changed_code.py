@@ -6,7 +6,7 @@ import pytest
 
 from pikku_storage.db import clock
 from pikku_storage.workflows import function, workflow
-from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition
+from pikku_storage.workflows.definitions import BaseWorkflow, FunctionDefinition, WorkflowDefinition
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.invariants import find_violations
@@ -39,7 +39,7 @@ def _conflict(run: WorkflowRunHandle) -> str:
     return str(run.error["message"])
 
 
-def _asleep(outbox: RecordingDispatcher, definition: WorkflowDefinition[Any], data: Any = None) -> WorkflowRunHandle:
+def _asleep(outbox: RecordingDispatcher, definition: BaseWorkflow, data: Any = None) -> WorkflowRunHandle:
     run = definition.start(data)
     outbox.deliver()
     assert run.status == "running"

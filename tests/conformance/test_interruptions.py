@@ -16,8 +16,8 @@ from django.db import InterfaceError, OperationalError, transaction
 from pikku_storage.db import clock, engine
 from pikku_storage.exceptions import FinalError, WorkflowApprovalResolvedError, WorkflowStepFailedError
 from pikku_storage.ids import child_run_id, invocation_id
-from pikku_storage.workflows import current_step, function, workflow
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows import current_step, function, graph, node, ref, trigger, workflow
+from pikku_storage.workflows.definitions import BaseWorkflow, WorkflowDefinition
 from pikku_storage.workflows.engine import runtime, versions
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
@@ -57,7 +57,7 @@ class Books:
 class Story:
     """A workflow, and what it comes to however it is interrupted."""
 
-    definition: WorkflowDefinition[Any]
+    definition: BaseWorkflow
     output: Any
     effects: set[str]
     """The names of the steps that do something; `ship/pack` is the step `pack` of the run that does the step `ship`."""
@@ -221,6 +221,19 @@ def _child_tried_again(books: Books) -> Story:
     return Story(order, "packed", {"ship/pack"})
 
 
+def _drawn_children(books: Books) -> Story:
+    @workflow
+    def ship(flow: Flow, parcel: int) -> Any:
+        return flow.do(f"pack {parcel}", lambda: books.enter(parcel), **POLICY)
+
+    nodes = {
+        "first": node(ship, input={"parcel": 1}),
+        "rest": node(ship, for_each=trigger("rest", default=[2])),
+    }
+    definition = graph("order", entry=["first", "rest"], nodes=nodes, output=[ref("first"), ref("rest")])
+    return Story(definition, [1, [2]], {"first/pack 1", "rest[0]/pack 2"})
+
+
 def _asked(books: Books) -> Story:
     """A step answers the approval that follows it."""
 
@@ -238,6 +251,33 @@ def _asked(books: Books) -> Story:
     return Story(order, ["go", "ada"], {"pack"})
 
 
+def _drawn(books: Books) -> Story:
+    @function(**POLICY)
+    def list_parcels(parcels: list[int]) -> Any:
+        current_step().branch("some")
+        return books.enter(parcels)
+
+    @function(**POLICY)
+    def pack(parcel: int) -> Any:
+        return books.enter(parcel)
+
+    @function(**POLICY)
+    def weigh(parcels: list[int]) -> Any:
+        return books.enter(sum(parcels))
+
+    definition = graph(
+        "order",
+        entry="list",
+        nodes={
+            "list": node(list_parcels, input={"parcels": [1, 2]}, next={"some": "pack", "none": ()}),
+            "pack": node(pack, for_each=ref("list"), next="weigh"),
+            "weigh": node(weigh, input={"parcels": ref("pack")}),
+        },
+        output=ref("weigh"),
+    )
+    return Story(definition, 3, {"list", "pack[0]", "pack[1]", "weigh"})
+
+
 STORIES: dict[str, Callable[[Books], Story]] = {
     "plain": _plain,
     "tried again": _tried_again,
@@ -246,6 +286,7 @@ STORIES: dict[str, Callable[[Books], Story]] = {
     "fanned out": _fanned_out,
     "asleep": _asleep,
     "asked": _asked,
+    "drawn": _drawn,
 }
 FAMILIES: dict[str, Callable[[Books], Story]] = {
     "child": _child,
@@ -253,9 +294,10 @@ FAMILIES: dict[str, Callable[[Books], Story]] = {
     "children": _children,
     "failed child": _failed_child,
     "child tried again": _child_tried_again,
+    "drawn children": _drawn_children,
 }
 CASES: list[tuple[str, str, Way]] = [
-    *((name, "inline", way) for name in ("plain", "tried again", "compensated", "asleep") for way in WAYS),
+    *((name, "inline", way) for name in ("plain", "tried again", "compensated", "asleep", "drawn") for way in WAYS),
     *((name, "worker", way) for name in STORIES for way in WAYS),
     *((name, "relayed", way) for name in ("queued", "fanned out", "asleep") for way in WAYS),
     # How a single write is taken is shown by now: here it is what comes between one run and the other.
@@ -267,9 +309,7 @@ CASES: list[tuple[str, str, Way]] = [
 STORIES |= FAMILIES
 
 
-def _live(
-    definition: WorkflowDefinition[Any], key: str, mode: str, service: WorkflowService, outbox: RecordingDispatcher
-) -> None:
+def _live(definition: BaseWorkflow, key: str, mode: str, service: WorkflowService, outbox: RecordingDispatcher) -> None:
     """From the start to the end, with a worker, and a relay later."""
     if mode == "inline":
         definition.run(idempotency_key=key)

@@ -22,7 +22,7 @@ from pikku_storage.testing import (
     frozen_clock,
     history_of,
 )
-from pikku_storage.workflows import current_step, function, workflow
+from pikku_storage.workflows import current_step, function, graph, node, ref, trigger, workflow
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.models import WorkflowRun
@@ -368,6 +368,15 @@ def test_a_fake_answers_and_remembers_wherever_it_is_called(
     assert [step.step_name for step in pack.steps if step] == ["pack[0]", "pack[1]", "one"]
     assert {step.run_id for step in pack.steps if step} == {run.id}
     assert repr(pack) == "<FakeFunction pack, called 3 times>"
+
+
+def test_a_node_calls_the_fake_too(run_until_idle: RunUntilIdle, fake_function: FakeFunctions) -> None:
+    fake = fake_function("pack", returns="faked")
+    nodes = {"pack": node("pack", for_each=trigger("skus"))}
+    run = graph("drawn", entry="pack", nodes=nodes, output=ref("pack")).start({"skus": ["tea", "pot"]})
+    run_until_idle()
+    assert run.output == ["faked", "faked"]
+    assert [call["sku"] for call in fake.calls] == ["tea", "pot"]
 
 
 def test_a_fake_is_gone_after_the_test_and_the_one_before_is_back() -> None:

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from pikku_storage.db import clock
 from pikku_storage.exceptions import WorkflowRegistrationError, WorkflowStepFailedError
-from pikku_storage.workflows import function, workflow
+from pikku_storage.workflows import function, graph, node, workflow
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition
 from pikku_storage.workflows.engine.checking import check_replay
 from pikku_storage.workflows.flow import Flow
@@ -364,6 +364,14 @@ def test_a_patch_makes_a_change_fit(asleep: WorkflowRunHandle, pack: Body, note:
     _deploy(patched)
 
     assert check_replay(_history(asleep)) is None
+
+
+def test_runs_of_a_graph_are_passed_over(note: FunctionDefinition[Any, Any]) -> None:
+    """They go on with their own version."""
+    run = graph("order", entry="a", nodes={"a": node(note, input={"text": "a"})}).run()
+    del registry.workflows["order"]
+    graph("order", entry="b", nodes={"b": node(note, input={"text": "b"})})
+    assert check_replay(_history(run)) is None
 
 
 def test_what_is_not_there_or_pinned_diverges(asleep: WorkflowRunHandle) -> None:

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import translation
 
 from console.drawing import LANES_PER_PAGE
-from pikku_storage.workflows import function, workflow
+from pikku_storage.workflows import function, graph, node, workflow
 from pikku_storage.workflows.models import WorkflowStep
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.service import WorkflowService
@@ -477,6 +477,40 @@ def test_a_step_and_an_attempt_have_the_steps_panel(root_client: Client) -> None
         page = root_client.get(url).content.decode()
         assert "CardDeclined" in page
         assert f"{url_of(run_id)}?step={story.steps[1].pk}" in page
+
+
+def test_a_run_of_a_graph_shows_how_far_each_node_is(root_client: Client) -> None:
+    definition = graph(
+        "console_tests.drawn",
+        entry="a <b>",
+        nodes={
+            "a <b>": node(double, next="fail", on_error="undo"),
+            "fail": node(fail, input={"why": "no"}, on_error="undo"),
+            "undo": node(undo, next={"more": "spare", "done": ()}),
+            "spare": node(double, input={"number": 1}),
+        },
+    )
+    page = page_of(root_client, definition.run({"number": 1}).id)
+    card = page.split('id="pk-graph"')[1].split("</section>")[0]
+    cells = re.findall(r"<tr><td>(.*?)</td><td>.*?>(.*?)</span></td>", card)
+    assert cells == [
+        ("a &lt;b&gt;", "succeeded"),
+        ("fail", "failed"),
+        ("undo", "succeeded"),
+        ("spare", "not reached"),
+    ]
+    assert "on error: undo" in card
+    assert "graph TD" in card
+    assert "<b>" not in card
+    assert 'id="pk-graph"' not in page_of(root_client, everything.run({"numbers": []}).id)
+
+
+def test_a_version_of_a_graph_shows_its_diagram(root_client: Client) -> None:
+    nodes = {"a": {"rpcName": "f", "next": "b"}, "b": {"rpcName": "g"}}
+    WorkflowService().upsert_workflow_version("g", "h", {"nodes": nodes, "entryNodeIds": ["a"]}, "graph")
+    (row,) = context_of(root_client.get("/admin/pikku_workflows/workflowversion/"))["cl"].result_list
+    page = root_client.get(f"/admin/pikku_workflows/workflowversion/{row.pk}/change/").content.decode()
+    assert "n0 --&gt; n1" in page
 
 
 def test_a_version_shows_its_source(root_client: Client) -> None:

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from pikku_storage.db.clock import travel
-from pikku_storage.workflows import function, workflow
+from pikku_storage.workflows import function, graph, node, trigger, workflow
 from pikku_storage.workflows.dispatch import Message
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.schedules.service import ScheduleService
@@ -91,6 +91,17 @@ def family(flow: Flow, width: int) -> None:
     flow.map("child", child, [{}] * width)
 
 
+CHAIN = graph(
+    "cost.chain",
+    entry="n0",
+    nodes={f"n{index}": node(noop, input={}, next=f"n{index + 1}" if index < 9 else ()) for index in range(10)},
+)
+QUEUED_NODE = graph("cost.queued_node", entry="away", nodes={"away": node(queued_noop)})
+SPREAD_NODE = graph(
+    "cost.spread_node", entry="item", nodes={"item": node(queued_noop, for_each=trigger("items"), input={})}
+)
+
+
 class Cost(CaptureQueriesContext):
     """Counts what was said to the database, and how much of it was transaction control."""
 
@@ -123,6 +134,9 @@ def warmed_up(kept_messages: None) -> None:
     queued_one.start()
     spread.start({"width": 1})
     parent.run({"children": 1})
+    CHAIN.run()
+    QUEUED_NODE.start()
+    SPREAD_NODE.start({"items": [1]})
     sent.clear()
 
 
@@ -215,6 +229,41 @@ def test_children_side_by_side_are_begun_with_the_same_statements_however_many(w
         WorkflowService().orchestrate_workflow(handle.id)
     assert cost.statements == by_vendor(7, postgresql=5, mongodb=8), cost.texts
     assert sum(message.step_name is None for message in sent) == width + 1
+
+
+# -- a graph's steps cost what a body's do -----------------------------------------------------------------------------
+
+
+def test_a_node_costs_what_a_step_of_a_body_does() -> None:
+    body = cost_of_inline(10)
+    with Cost() as drawn:
+        CHAIN.run()
+    assert (drawn.statements, drawn.transactions) == (body.statements, body.transactions), drawn.texts
+
+
+def test_a_queued_node_costs_what_a_queued_step_of_a_body_does() -> None:
+    costs = []
+    for definition in (queued_one, QUEUED_NODE):
+        service = WorkflowService()
+        with Cost() as start:
+            handle = definition.start()
+        with Cost() as orchestrate:
+            service.orchestrate_workflow(handle.id)
+        with Cost() as execute:
+            service.execute_workflow_step(handle.id, "away")
+        assert handle.status == "completed"
+        costs.append([cost.statements for cost in (start, orchestrate, execute)])
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize("width", [2, 40])
+def test_a_for_each_is_begun_with_the_statements_of_a_fan_out(width: int) -> None:
+    costs = []
+    for handle in (spread.start({"width": width}), SPREAD_NODE.start({"items": [0] * width})):
+        with Cost() as cost:
+            WorkflowService().orchestrate_workflow(handle.id)
+        costs.append(cost.statements)
+    assert costs[0] == costs[1]
 
 
 @function(name="cost.once", retries=0, queued=True)

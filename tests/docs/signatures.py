@@ -24,7 +24,7 @@ def _plain_default(default: Any) -> Any:
 
 def public_methods(cls: type) -> dict[str, Callable[..., Any]]:
     """The class's public methods, its own first and then its bases', without the async twins and the properties."""
-    found = {name: value for base in cls.__mro__ for name, value in _functions(base).items()}
+    found = {name: getattr(cls, name) for base in cls.__mro__ for name in _functions(base)}
     twins = {f"a{name}" for name in found}
     # A twin whose name would be a keyword has an underscore at its end.
     return {name: value for name, value in found.items() if name.rstrip("_") not in twins}

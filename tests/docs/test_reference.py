@@ -22,9 +22,20 @@ from pikku_storage.secrets.credentials import CredentialService, ScopedCredentia
 from pikku_storage.secrets.keys import SettingsKeys
 from pikku_storage.secrets.service import ScopedSecrets, SecretService
 from pikku_storage.testing import plugin
-from pikku_storage.workflows import StepContext, errors, invariants, records, tasks, timeline
+from pikku_storage.workflows import (
+    GraphDefinition,
+    StepContext,
+    errors,
+    graph,
+    invariants,
+    node,
+    records,
+    tasks,
+    timeline,
+)
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
 from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.graphs.view import EdgeView, GraphView, NodeView
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.routing import RELAY_ENTRY, RELAY_EXPIRES, SENDING_LIMITS
 from pikku_storage.workflows.runs import WorkflowRunService
@@ -230,6 +241,16 @@ def test_start_and_run_are_documented() -> None:
     assert documented_signatures(section_of(DEFINITION, "`start` and `run`", level=3)) == signatures(WorkflowDefinition)
 
 
+def test_what_a_graph_offers_is_documented() -> None:
+    page = REFERENCE / "graphs.md"
+    assert documented_signatures(section_of(page, "`graph`")) == signatures(GraphDefinition)
+    for of in (graph, node):
+        assert f"`{signature_text(of.__name__, of, skip=0)}`" in section_of(page, f"`{of.__name__}`")
+    for record in (GraphView, NodeView, EdgeView):
+        row = next(row for row in table_rows(page, "How far a run is") if codes_in(row[0]) == [record.__name__])
+        assert {field.name for field in fields(record)} <= set(codes_in(row[1]))
+
+
 def test_the_options_of_the_decorators_are_documented() -> None:
     options = signature_text("@function", FunctionDefinition.__init__, skip=2)
     assert f"`{options}`" in section_of(DEFINITION, "`@function`")
@@ -246,7 +267,7 @@ def test_the_options_of_the_decorators_are_documented() -> None:
 
 def test_what_a_step_knows_of_itself_is_documented() -> None:
     rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`current_step`")]
-    assert rows == [field.name for field in fields(StepContext)]
+    assert rows == [field.name for field in fields(StepContext) if not field.name.startswith("_")]
 
 
 def test_every_spelling_of_a_unit_is_documented() -> None:

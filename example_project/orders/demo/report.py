@@ -1,6 +1,7 @@
 """What the demo prints at its end: the runs, the work they took, the check of the books, and what is scheduled."""
 
 from collections import Counter
+from typing import Any
 
 from django.db.models import Count, Q, Sum
 from rich.console import Console
@@ -10,7 +11,7 @@ from example_project.orders.books import Discrepancy, orders_to_release
 from example_project.orders.intake import Rejected
 from example_project.orders.models import Notification, Order, Parcel, Payment, Product, Refund
 from example_project.orders.steps import undo_order
-from example_project.orders.workflows import WORKFLOWS, fulfil_order
+from example_project.orders.workflows import close_day, fulfil_order, ship_parcel
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.schedules.fires import local
 from pikku_storage.workflows.schedules.service import ScheduleService, next_fires_of
@@ -35,7 +36,11 @@ def print_runs(console: Console, *, seconds: float) -> None:
         table.add_column(column, justify="right")
     runs = WorkflowRun.objects.filter(workflow=fulfil_order.name).order_by().values_list("status")
     count = dict(runs.annotate(Count("id")))
-    steps = WorkflowStep.objects.filter(run__workflow__in=WORKFLOWS).order_by().values("run__status")
+    steps = (
+        WorkflowStep.objects.filter(run__workflow__in=[fulfil_order.name, ship_parcel.name])
+        .order_by()
+        .values("run__status")
+    )
     work = {
         row["run__status"]: (row["steps"], row["attempts"] - row["steps"], row["compensations"])
         for row in steps.annotate(
@@ -51,6 +56,15 @@ def print_runs(console: Console, *, seconds: float) -> None:
         sums = [sum(column) for column in zip(*work.values(), strict=True)]
         table.add_row("all", str(sum(count.values())), *map(str, sums))
     console.print(table)
+
+
+def print_closing(console: Console, report: dict[str, Any]) -> None:
+    """What the graph `close_day` came to."""
+    console.print(
+        f"Closing ({close_day.name}): {report['parcels']} parcels, {_euros(report['kept_cents'])} kept, "
+        f"{report['products_to_order']} products to order again with {report['pieces_to_order']} pieces.",
+        highlight=False,
+    )
 
 
 def print_books(console: Console, discrepancies: list[Discrepancy]) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from pikku_storage.ids import invocation_id
+from pikku_storage.json import Json
 from pikku_storage.workflows.context import StepContext
 from pikku_storage.workflows.engine.calls import Outcome, call
 from pikku_storage.workflows.engine.leases import handed_back, keep
@@ -30,6 +31,28 @@ class Target:
     timeout_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _StateOfRun:
+    """What a step function may do with the state of its run. It holds no connection between two calls."""
+
+    runtime: Runtime
+    run_id: str
+
+    def read(self) -> dict[str, Json]:
+        """See `RunState`."""
+        try:
+            return self.runtime.read_state(self.run_id)
+        finally:
+            self.runtime.engine.release()
+
+    def write(self, key: str, value: Any) -> None:
+        """See `RunState`."""
+        try:
+            self.runtime.write_state(self.run_id, key, value)
+        finally:
+            self.runtime.engine.release()
+
+
 def attempt_step(
     runtime: Runtime, run: Run, step: StepState, claim: Claim, target: Target, *, wakes: bool = False
 ) -> StepState | None:
@@ -47,6 +70,7 @@ def attempt_step(
         from_invocation_id=None if step.from_step_name is None else invocation_id(run.id, step.from_step_name),
         attempt=step.attempt_count,
         owner_id=run.owner_id,
+        _state=_StateOfRun(runtime, run.id),
     )
     runtime.engine.release()
     with handed_back(
@@ -97,13 +121,14 @@ def settle_attempt(
 
     def write() -> bool:
         if outcome.error is None:
-            return runtime.steps.succeed(step.step_id, outcome.result, **fence)
+            return runtime.steps.succeed(step.step_id, outcome.result, branch=outcome.branch, **fence)
         return runtime.steps.fail(step.step_id, outcome.error, retry_at=retry_at, seen_due=seen_due, **fence)
 
     after = replace(
         step,
         status=(StepStatus.SUCCEEDED if outcome.error is None else StepStatus.FAILED).value,
         result=outcome.result,
+        branch_taken=outcome.branch or step.branch_taken,
         error=outcome.error,
         due_at=retry_at,
         redrives=None,

@@ -34,6 +34,8 @@ class Outcome:
     """What an attempt came to: a result, or an error; `is_final` if trying again would not help."""
 
     result: Json = None
+    branch: str | None = None
+    """The branch that the function chose, if it did."""
     error: dict[str, Json] | None = None
     is_final: bool = False
     exception: BaseException | None = None
@@ -53,7 +55,7 @@ def call(func: Callable[..., Any], data: dict[str, Json], context: StepContext, 
             value = _limited(lambda: func(**data), timeout_ms)
             if inspect.isawaitable(value):
                 value = _awaited(lambda: value, timeout_ms)
-        return Outcome(result=to_json(value, root="$result"))
+        return Outcome(result=to_json(value, root="$result"), branch=context.branch_taken)
     except BaseException as error:
         if ends_the_process(error):
             raise

@@ -112,6 +112,9 @@ def _replay(history: History) -> None:
     definition = registry.workflows.get(run.workflow)
     if definition is None:
         raise _Found("workflow", None, "is not registered")
+    if not isinstance(definition, WorkflowDefinition):
+        # Runs of a graph go on with the version that they began with.
+        return
     if definition.versioning == "pinned" and run.graph_hash not in {None, definition.graph_hash}:
         raise _Found("version", None, f"is pinned to {run.graph_hash}; today's is {definition.graph_hash}")
     try:

@@ -15,9 +15,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from pikku_storage.exceptions import WorkflowDepthError
+from pikku_storage.exceptions import WorkflowDepthError, WorkflowInputError
 from pikku_storage.json import Json
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.definitions import BaseWorkflow
 from pikku_storage.workflows.engine.attempts import settle_attempt, what_follows
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import Outcome
@@ -36,8 +36,10 @@ twenty frames of the stack for each."""
 # -- beginning ---------------------------------------------------------------------------------------------------------
 
 
-def check_call(parent: Run, definition: WorkflowDefinition[Any], data: Mapping[str, Json]) -> None:
-    """Raise `WorkflowInputError` or `WorkflowDepthError` unless the run may call the workflow with that data."""
+def check_call(parent: Run, definition: BaseWorkflow, data: Mapping[str, Json], *, has_timeout: bool = False) -> None:
+    """Raise `WorkflowInputError` or `WorkflowDepthError` unless the run may call the workflow that way."""
+    if has_timeout:
+        raise WorkflowInputError(f"{definition.name!r} is a workflow; only a function's step has a timeout")
     definition.check(data)
     if _depth_of(parent) >= DEEPEST:
         raise WorkflowDepthError(definition.name, DEEPEST)

@@ -51,32 +51,38 @@ def own_wire(run: Run) -> dict[str, Json]:
 
 
 def kept_for_retry(steps: Sequence[StepState]) -> list[StepState]:
-    """What a retry takes over: the results up to the first failed step.
-
-    What came after that step (the body's own undoing, for example) is not taken over, but for the finished items of the
-    failed step's fan-out.
-    """
-    succeeded = [step for step in steps if step.status == StepStatus.SUCCEEDED]
-    failed = next((step for step in steps if step.status == StepStatus.FAILED), None)
-    if failed is None:
-        return succeeded
-    seen = steps[: steps.index(failed)]
-    return [step for step in succeeded if step in seen or _are_one_fan_out(step, failed)]
+    """What a retry takes over: every result but of what came of a failed step (the body's own undoing, for example).
+    The finished items of its fan-out are taken over and, in a graph, the other branches."""
+    after = _following(steps, [step for step in steps if step.status == StepStatus.FAILED])
+    return [step for step in steps if step.status == StepStatus.SUCCEEDED and step.step_name not in after]
 
 
 def kept_for_fork(run_id: str, steps: Sequence[StepState], from_step: str) -> list[StepState]:
-    """What a fork takes over: the outcomes of the steps that were reached before `from_step`, failures that the body
-    went on after among them, and the other finished items of its fan-out. Raises `StepNotFoundError`."""
+    """What a fork takes over: the outcomes of all steps that did not come of `from_step`, failures that the body went
+    on after among them. In a graph that is what `from_step` came of, and the other branches without their failures,
+    which would end the run. Raises `StepNotFoundError`."""
     forked = next((step for step in steps if step.step_name == from_step), None)
     if forked is None:
         raise StepNotFoundError(run_id, from_step)
-    seen = steps[: steps.index(forked)]
-    return [
+    elsewhere = [
         step
         for step in steps
-        if step is not forked and step.is_settled and (step in seen or _are_one_fan_out(step, forked))
+        if step.status == StepStatus.FAILED
+        and step.step_name != from_step
+        and (step.group is None or step.group != forked.group)
+        and from_step not in _following(steps, [step])
     ]
+    left = _following(steps, [forked, *elsewhere]) | {from_step, *(step.step_name for step in elsewhere)}
+    return [step for step in steps if step.is_settled and step.step_name not in left]
 
 
-def _are_one_fan_out(step: StepState, other: StepState) -> bool:
-    return other.group is not None and step.group == other.group
+def _following(steps: Sequence[StepState], sources: Sequence[StepState]) -> set[str]:
+    """The names of the steps that came of these. What follows a fan-out came of its last item in a body, in a graph of
+    all of them."""
+    groups = {step.group for step in sources if step.group is not None}
+    names = {step.step_name for step in steps if step in sources or step.group in groups} | groups
+    found: set[str] = set()
+    while following := [step for step in steps if step.from_step_name in names and step.step_name not in found]:
+        found |= {step.step_name for step in following}
+        names = {name for step in following for name in (step.step_name, step.group) if name is not None}
+    return found

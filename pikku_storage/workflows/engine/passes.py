@@ -15,31 +15,22 @@ from pikku_storage.exceptions import (
     PassLostError,
     PikkuMissingMetaError,
     WorkflowAsyncException,
-    WorkflowInputError,
-    WorkflowNotFoundError,
     WorkflowSuspendedException,
 )
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json, to_json
-from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.dispatch import waiting_is_no_error
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import ends_the_process
 from pikku_storage.workflows.engine.children import tell_parent, wind_up
 from pikku_storage.workflows.engine.leases import handed_back, keep
+from pikku_storage.workflows.engine.programs import Program, UnfitVersionError, program_of
 from pikku_storage.workflows.engine.replay import GateLeft, Replay
 from pikku_storage.workflows.engine.runtime import Runtime
-from pikku_storage.workflows.errors import (
-    VERSION_CONFLICT,
-    WORKFLOW_NOT_FOUND,
-    coded_error,
-    describe_error,
-)
-from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.errors import WORKFLOW_NOT_FOUND, coded_error, describe_error
 from pikku_storage.workflows.gates import APPROVAL_RPC
 from pikku_storage.workflows.handle import FIRST_POLL, POLL_FACTOR
 from pikku_storage.workflows.records import Run, StepState
-from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus
 
 logger = logging.getLogger(__name__)
@@ -174,27 +165,18 @@ def _pass(
     carry = partial(_carry_child, runtime, inline=inline)
     replay = Replay(runtime, run, steps, token=token, inline=inline, carry=carry)
     try:
-        definition = registry.workflow(run.workflow)
-    except WorkflowNotFoundError as error:
-        return replay, _Waits(error=coded_error(WORKFLOW_NOT_FOUND, str(error)))
-    if definition.versioning == "pinned" and run.graph_hash not in {None, definition.graph_hash}:
-        message = (
-            f"Workflow {run.workflow} is pinned: the run was started with version {run.graph_hash}, and this worker "
-            f"has {definition.graph_hash}"
-        )
-        return replay, _Waits(error=coded_error(VERSION_CONFLICT, message))
-    try:
-        definition.check(run.input or {})
-    except WorkflowInputError as error:
-        return replay, _Waits(error=coded_error(VERSION_CONFLICT, str(error)))
-    return replay, _run_body(definition, replay)
+        program = program_of(runtime, run)
+    except UnfitVersionError as error:
+        unfit = coded_error(error.code, str(error))
+        return replay, _Ended(status=RunStatus.FAILED, error=unfit) if error.is_final else _Waits(error=unfit)
+    return replay, _carry_out(program, replay)
 
 
-def _run_body(definition: WorkflowDefinition[...], replay: Replay) -> _Ended | _Waits:
+def _carry_out(program: Program, replay: Replay) -> _Ended | _Waits:
     output: Json = None
     raised: BaseException | None = None
     try:
-        output = to_json(definition.func(Flow(replay), **(replay.run.input or {})), root="$output")
+        output = to_json(program(replay), root="$output")
     except BaseException as error:  # noqa: BLE001 - sorted out below
         raised = error
     if replay.left is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
 
 from pikku_storage.exceptions import (
     RPCNotFoundError,
@@ -14,7 +13,7 @@ from pikku_storage.exceptions import (
     WorkflowInputError,
     WorkflowStepFunctionMismatchError,
 )
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.definitions import BaseWorkflow
 from pikku_storage.workflows.engine import children
 from pikku_storage.workflows.engine.attempts import attempt_step, settle_attempt, what_follows
 from pikku_storage.workflows.engine.backoff import delay_of
@@ -101,7 +100,7 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
         follow(runtime, after)
 
 
-def _execute_workflow(runtime: Runtime, run: Run, step: StepState, definition: WorkflowDefinition[Any]) -> None:
+def _execute_workflow(runtime: Runtime, run: Run, step: StepState, definition: BaseWorkflow) -> None:
     """A step whose function is a workflow is done by a run of its own, which this worker carries on."""
     if step.awaits_child:
         # Whoever began the step did not come to make the child, or the child did not come to say how it ended.

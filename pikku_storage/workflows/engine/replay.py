@@ -4,7 +4,7 @@ wait."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,9 +28,10 @@ from pikku_storage.exceptions import (
     WorkflowStepNameNotString,
     WorkflowSuspendedException,
 )
-from pikku_storage.ids import child_run_id, invocation_id
+from pikku_storage.ids import child_run_id
 from pikku_storage.json import Json, to_text
-from pikku_storage.workflows.definitions import NAME_LENGTH, FunctionDefinition
+from pikku_storage.workflows.compensation import compensation_of
+from pikku_storage.workflows.definitions import STEP_NAME_LENGTH, BaseWorkflow, FunctionDefinition
 from pikku_storage.workflows.engine import children
 from pikku_storage.workflows.engine.attempts import Target, attempt_step
 from pikku_storage.workflows.engine.runtime import Runtime
@@ -44,8 +45,6 @@ from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, S
 PATCH_PREFIX = "__patch:"
 """What the name of a step begins with that records that a patch holds for a run."""
 COMPENSATION_SUFFIX = ":onError"
-COMPENSATION_ARGUMENTS = ("error", "input", "invocation_id")
-"""What an `on_error` function is told of the step that failed."""
 _LOOK_AGAIN = timedelta(seconds=1)
 _REASONS_TO_LEAVE = (
     EngineInterrupted,
@@ -54,8 +53,6 @@ _REASONS_TO_LEAVE = (
     WorkflowCancelledException,
     WorkflowSuspendedException,
 )
-_LONGEST_BASE_NAME = NAME_LENGTH - 32
-"""Leaves room for `#n`, `[i]` and the compensation's suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +67,8 @@ class Call:
     group: str | None = None
     is_workflow: bool = False
     """Whether a run of its own does the step."""
+    came_from: str | None = None
+    """The step that led to this one, where it is not the one that the body reached before."""
     on_error: FunctionDefinition[..., object] | None = None
 
 
@@ -124,7 +123,7 @@ class Replay:
     def next_name(self, base: object) -> str:
         """The name of this reach of `base`: bare the first time, `base#1` the second (contract services.md §1.3)."""
         try:
-            base = to_text(base, root="$name", longest=_LONGEST_BASE_NAME)
+            base = to_text(base, root="$name", longest=STEP_NAME_LENGTH)
         except PayloadError as error:
             raise WorkflowStepNameNotString(f"{base!r:.80} is no name of a step: it {error.reason}") from None
         name = base
@@ -169,8 +168,34 @@ class Replay:
         with self._inside():
             return self._settle(calls)
 
+    def advance(self, calls: Sequence[Call]) -> None:
+        """Bring these steps on as far as they go: begin what is new, dispatch what is queued, run the others here. Does
+        not wait."""
+        with self._inside():
+            self._advance(calls)
+
+    def wait(self) -> NoReturn:
+        """Leave until something of the run has happened."""
+        with self._inside():
+            raise WorkflowAsyncException
+
+    @property
+    def steps(self) -> Collection[StepState]:
+        """The steps of the run as this pass knows them, oldest first."""
+        return self._steps.values()
+
     def _settle(self, calls: Sequence[Call]) -> list[Json]:
         self._compensable.extend(call for call in calls if call.on_error is not None)
+        self._advance(calls)
+        self._from = calls[-1].name
+        if any(not self._steps[call.name].is_settled for call in calls):
+            raise WorkflowAsyncException
+        for call in calls:
+            if self._steps[call.name].status == StepStatus.FAILED:
+                self._compensate(call, self._steps[call.name].error)
+        return [self._result(call) for call in calls]
+
+    def _advance(self, calls: Sequence[Call]) -> None:
         self._before(*(call.name for call in calls))
         for call in calls:
             self._recorded(call.name, call.target.rpc_name)
@@ -180,13 +205,6 @@ class Replay:
         for call in calls:
             if not (call.is_workflow or self._is_queued(call)):
                 self._run_here(call)
-        self._from = calls[-1].name
-        if any(not self._steps[call.name].is_settled for call in calls):
-            raise WorkflowAsyncException
-        for call in calls:
-            if self._steps[call.name].status == StepStatus.FAILED:
-                self._compensate(call, self._steps[call.name].error)
-        return [self._result(call) for call in calls]
 
     def _before(self, *names: str) -> None:
         """Called before these steps are begun, waited for or answered from what is recorded. A run that is to be
@@ -247,14 +265,11 @@ class Replay:
         if call.on_error is None:
             return
         step = self._steps[call.name]
-        error = {key: value for key, value in (because or {}).items() if key != "stack"}
         policy = call.on_error.policy
         compensation = Call(
             name=f"{call.name}{COMPENSATION_SUFFIX}",
             target=target_of(call.on_error),
-            data=dict(
-                zip(COMPENSATION_ARGUMENTS, (error, step.data, invocation_id(self.run.id, call.name)), strict=True)
-            ),
+            data=compensation_of(step, because),
             policy=RetryPolicy(0 if policy.retries is None else policy.retries, policy.delay),
             queue=None,
         )
@@ -377,7 +392,7 @@ class Replay:
             max_attempts=call.policy.max_attempts,
             retries=call.policy.retries,
             retry_delay=call.policy.delay,
-            from_step_name=self._from,
+            from_step_name=call.came_from or self._from,
             queue=call.queue,
             group=call.group,
             timeout_ms=call.target.timeout_ms,
@@ -387,9 +402,9 @@ class Replay:
 
     def _hand_over(self, calls: Sequence[Call]) -> None:
         """Have steps done by runs of their own. One alone is carried on in this pass as far as it goes; those of a
-        fan-out spread over the workers."""
+        fan-out, and several at once, spread over the workers."""
         self._require(calls, registry.workflows)
-        if not self.inline and any(call.group is not None for call in calls):
+        if not self.inline and (len(calls) > 1 or any(call.group is not None for call in calls)):
             begun = self._begin_children(calls)
             self.runtime.hint(*[self.runtime.message(str(step.child_run_id)) for step in begun])
             return
@@ -599,8 +614,10 @@ class Replay:
             self.flush_state()
 
 
-def target_of(definition: FunctionDefinition[..., object]) -> Target:
-    """What a registered function's step calls."""
+def target_of(definition: FunctionDefinition[..., object] | BaseWorkflow) -> Target:
+    """What the step of something registered calls; a workflow's is done by a run of its own."""
+    if isinstance(definition, BaseWorkflow):
+        return Target(func=definition.run, rpc_name=definition.name, timeout_ms=None)
     return Target(func=definition.implementation, rpc_name=definition.name, timeout_ms=definition.timeout_ms)
 
 

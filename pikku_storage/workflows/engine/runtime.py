@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, router, transaction
 
 from pikku_storage.conf import settings
 from pikku_storage.db import Engine, engine
 from pikku_storage.exceptions import WorkflowDispatchException
-from pikku_storage.json import Json
+from pikku_storage.json import Json, to_json_object
 from pikku_storage.workflows.dispatch import Message, dispatcher, is_inline
 from pikku_storage.workflows.models import WorkflowAnswer, WorkflowRun, WorkflowSchedule, WorkflowStep
 from pikku_storage.workflows.querysets import AnswerQuerySet, Claim, RunQuerySet, ScheduleQuerySet, StepQuerySet
@@ -127,6 +127,11 @@ class Runtime:
         """The state of the run; empty for an unknown run."""
         state: dict[str, Json] | None = self.runs.filter(pk=run_id).values_list("state", flat=True).first()
         return state or {}
+
+    def write_state(self, run_id: str, key: str, value: Any) -> bool:
+        """Set one key of the state of the run; `False` for an unknown run. Raises `PayloadError`."""
+        plain = to_json_object({key: value}, root="$state")[key]
+        return self.runs.merge_state(run_id, key, plain, at=self.now())
 
     def steadily(self, write: Callable[[], T]) -> T:
         """Do a write that must not be lost to a moment's trouble with the database: again for some seconds, on a new

@@ -8,14 +8,14 @@ from typing import Any
 
 from pikku_storage.ids import new_id
 from pikku_storage.json import Json
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.definitions import BaseWorkflow
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.statuses import RunStatus
 
 
 def run_values(
     workflow: str,
-    definition: WorkflowDefinition[Any] | None,
+    definition: BaseWorkflow | None,
     data: Json,
     *,
     owner_id: str | None,

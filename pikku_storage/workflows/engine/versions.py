@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import transaction
 
 from pikku_storage.json import to_json
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.definitions import BaseWorkflow
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.models import WorkflowVersion
 from pikku_storage.workflows.statuses import VersionStatus
-
-SOURCE = "complex"
-"""The contract's name for a version that is a function's body."""
 
 stored_versions: set[tuple[str, str, str]] = set()
 """Database, name and hash of what this process has stored: the definition of a process never changes."""
 
 
-def store_version(runtime: Runtime, definition: WorkflowDefinition[Any]) -> None:
+def store_version(runtime: Runtime, definition: BaseWorkflow) -> None:
     """Store the definition's version, once per process and database."""
     key = (runtime.using, definition.name, definition.graph_hash)
     if key in stored_versions:
@@ -28,7 +23,7 @@ def store_version(runtime: Runtime, definition: WorkflowDefinition[Any]) -> None
         definition.name,
         definition.graph_hash,
         to_json(definition.graph, root="$graph"),
-        SOURCE,
+        definition.version_source,
         VersionStatus.ACTIVE.value,
         at=runtime.now(),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from pikku_storage.exceptions import PayloadError, WorkflowRunForbiddenError
 from pikku_storage.json import to_text
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.definitions import BaseWorkflow
 from pikku_storage.workflows.http.errors import ForbiddenError, NoSuchRunError, NotServedError
 from pikku_storage.workflows.ownership import Owned, assert_run_owner
 from pikku_storage.workflows.records import Run
@@ -15,7 +15,7 @@ from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.service import WorkflowService
 
 
-def served_workflow(name: str) -> WorkflowDefinition[Any]:
+def served_workflow(name: str) -> BaseWorkflow:
     """The workflow of that name, if it is served over HTTP; raises `NotServedError`."""
     definition = registry.workflows.get(name)
     if definition is None or not definition.http:
@@ -23,7 +23,7 @@ def served_workflow(name: str) -> WorkflowDefinition[Any]:
     return definition
 
 
-def check_may_start(definition: WorkflowDefinition[Any], user: Any) -> None:
+def check_may_start(definition: BaseWorkflow, user: Any) -> None:
     """Raise `ForbiddenError` unless the user has the permission that the workflow asks for."""
     if isinstance(definition.http, str) and not user.has_perm(definition.http):
         raise ForbiddenError(f"You may not start {definition.name}")

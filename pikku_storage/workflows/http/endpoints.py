@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from pikku_storage.access.actors import user_id_of
-from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.definitions import BaseWorkflow
 from pikku_storage.workflows.http.access import served_workflow
 from pikku_storage.workflows.http.callers import caller_of
 from pikku_storage.workflows.http.errors import ANSWERED, MethodNotAllowedError, NotAuthenticatedError, error_response
@@ -29,7 +29,7 @@ class Call:
     request: HttpRequest
     user: Any
     user_id: str
-    definition: WorkflowDefinition[Any]
+    definition: BaseWorkflow
 
 
 View = Callable[..., Any]

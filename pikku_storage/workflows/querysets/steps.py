@@ -107,7 +107,8 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 timeout_ms=step.timeout_ms,
             )
             outcome = {"status": step.status, "result": step.result, "error": step.error}
-            rows.append(step_row(copy, {**outcome, "child_run_id": step.child_run_id}, at))
+            kept = {"child_run_id": step.child_run_id, "branch_taken": step.branch_taken}
+            rows.append(step_row(copy, {**outcome, **kept}, at))
             ended = {
                 "succeeded_at": at if step.status == StepStatus.SUCCEEDED else None,
                 "failed_at": at if step.status == StepStatus.FAILED else None,
@@ -244,11 +245,14 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         at: datetime,
         attempt: int | None = None,
         token: str | None = None,
+        branch: str | None = None,
         wake: Update | None = None,
     ) -> bool:
-        """End the open attempt with a result; with `attempt` and `token`, only if it is that claim's. `wake` happens
-        with it."""
+        """End the open attempt with a result, and the branch that was chosen; with `attempt` and `token`, only if it is
+        that claim's. `wake` happens with it."""
         values = {"status": StepStatus.SUCCEEDED.value, "result": result, "error": None, "due_at": None}
+        if branch is not None:
+            values["branch_taken"] = branch
         return self._finish(step_id, values, "succeeded_at", at, attempt, token, wake)
 
     def fail(

@@ -19,6 +19,7 @@ from example_project.orders import books
 from example_project.orders.demo import data, progress, report
 from example_project.orders.demo.processes import ProcessDied, Processes
 from example_project.orders.intake import ORDERS_FILE, read_catalogue, read_orders
+from example_project.orders.workflows import close_day
 from pikku_storage.conf import settings as pikku
 
 
@@ -78,6 +79,9 @@ class Command(BaseCommand):
             discrepancies = books.check()
             report.print_books(console, discrepancies)
             report.print_schedules(console)
+            if settled:
+                closing: Any = close_day.start(owner=operator).result(timeout=timeout)
+                report.print_closing(console, closing)
             if not settled:
                 console.print(f"[bold red]Some runs did not settle within {timeout:.0f} seconds.[/]")
             if not once:
