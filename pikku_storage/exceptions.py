@@ -201,6 +201,11 @@ class WorkflowSuspendedException(BaseException):
         self.error = dict(error)
 
 
+class WorkflowDeadlineException(BaseException):
+    """Leaves a workflow's body when the run's deadline is over, so that no further step begins. Never shown to
+    users."""
+
+
 class EngineInterrupted(BaseException):
     """Leaves a workflow's body when the database failed under one of its calls; `error` is what the database said."""
 

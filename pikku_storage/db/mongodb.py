@@ -39,6 +39,7 @@ from pikku_storage.db.fields import PayloadField, field_of
 from pikku_storage.db.operations import (
     NOT_NULL,
     Conditions,
+    Delete,
     Expired,
     Guard,
     Insert,
@@ -145,10 +146,10 @@ class MongodbEngine(Engine):
             # before, it has never been.
             counts = [self._carry_out(write) for write in reversed(writes)]
             return (self._carry_out(self._write(decisive), once=True), *reversed(counts))
-        assert isinstance(decisive, Update)  # noqa: S101 - a guard can only stand first
         if not writes or self.connection.in_atomic_block_mongo:
             touched = self._carry_out(self._write(decisive))
             return (touched, *(self._carry_out(write) if touched else 0 for write in writes))
+        assert isinstance(decisive, Update)  # noqa: S101 - a guard can only stand first, and nothing follows a delete
         ticket = {"id": uuid4().hex, "at": self.now(), "writes": encode({"writes": writes})}
         touched = self._carry_out(self._write(decisive, ticket))
         if not touched:
@@ -194,6 +195,8 @@ class MongodbEngine(Engine):
         if isinstance(operation, InsertMany):
             rows = [self._document(model, {**operation.common, **row}) for row in operation.rows]
             return {"table": model._meta.db_table, "documents": rows}
+        if isinstance(operation, Delete):
+            return {"table": model._meta.db_table, "deletes": self._filter(model, operation.where)}
         assert isinstance(operation, Update)  # noqa: S101 - a guard can only stand first
         return {
             "table": model._meta.db_table,
@@ -206,6 +209,8 @@ class MongodbEngine(Engine):
         error."""
         if "documents" in write:
             return self._insert(write["table"], write["documents"], once=once)
+        if "deletes" in write:
+            return int(self._call(write["table"], "delete_many", write["deletes"]).deleted_count)
         # The server repeats a write to one document by itself when a connection breaks, and never does it twice.
         is_one = isinstance(write["where"].get("_id"), str)
         method = "update_one" if is_one else "update_many"

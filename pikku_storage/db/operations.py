@@ -84,4 +84,12 @@ class Update:
     values: Values
 
 
-Operation: TypeAlias = Guard | Insert | InsertMany | Update
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Takes away the rows of `model` that meet `where`, which nothing refers to. Nothing follows it."""
+
+    model: type[Model]
+    where: Conditions
+
+
+Operation: TypeAlias = Guard | Insert | InsertMany | Update | Delete

@@ -16,6 +16,7 @@ from django.db.models import Model
 from pikku_storage.db.operations import (
     NOT_NULL,
     Conditions,
+    Delete,
     Expired,
     Guard,
     Insert,
@@ -78,6 +79,8 @@ def _shape_of(operation: Operation, counts_lists: bool, values: list[Any]) -> Op
         sets = (*_sets(operation.common, values), *[(name, _EACH, 0) for name in operation.rows[0]])
         values.append([list(row.values()) for row in operation.rows])
         return InsertMany, operation.model, sets, ()
+    if isinstance(operation, Delete):
+        return Delete, operation.model, (), _compares(operation.where, counts_lists, values)
     return Guard, operation.model, (), _compares(operation.where, counts_lists, values)
 
 

@@ -17,7 +17,7 @@ from django.db.backends.utils import CursorWrapper
 
 from pikku_storage.db.base import Engine
 from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField, encode, field_of
-from pikku_storage.db.operations import Conditions, Guard, Insert, InsertMany, Operation
+from pikku_storage.db.operations import Conditions, Delete, Guard, Insert, InsertMany, Operation
 from pikku_storage.db.shapes import ColumnShape, Form, OperationShape, Shape, take_apart
 
 PLANS = 512
@@ -184,16 +184,19 @@ class SqlEngine(Engine):
         return (self.write(first, places, condition), *[self.write(operation, places) for operation in rest])
 
     def write(self, operation: OperationShape, places: Iterator[int], condition: Sql | None = None) -> Sql:
-        """An INSERT or UPDATE that happens only where `condition` holds. `places` counts the values of the call."""
+        """An INSERT, UPDATE or DELETE that happens only where `condition` holds. `places` counts the values of the
+        call."""
         kind, model, sets, compares = operation
         if kind is Guard:
             raise ValueError("A guard stands first")
         conditions = [] if condition is None else [condition]
         if kind in (Insert, InsertMany):
             return self._insert(model, sets, conditions, places)
-        assignments = join(", ", [self._assignment(model, column, places) for column in sets])
-        update = compose(f"UPDATE {self.table(model)} SET {{}}", assignments)
-        return compose("{} WHERE {}", update, join(" AND ", [*self._comparisons(model, compares, places), *conditions]))
+        change = Sql(f"DELETE FROM {self.table(model)}")
+        if kind is not Delete:
+            assignments = join(", ", [self._assignment(model, column, places) for column in sets])
+            change = compose(f"UPDATE {self.table(model)} SET {{}}", assignments)
+        return compose("{} WHERE {}", change, join(" AND ", [*self._comparisons(model, compares, places), *conditions]))
 
     def _insert(
         self, model: type[models.Model], sets: Sequence[ColumnShape], conditions: Sequence[Sql], places: Iterator[int]

@@ -4,7 +4,7 @@ database."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from itertools import groupby, pairwise
 
@@ -47,6 +47,10 @@ class _Run:
     due_at: datetime | None
     pass_token: str | None
     pass_until: datetime | None
+    line: str | None
+
+
+_RUN_COLUMNS = tuple(field.name for field in fields(_Run))
 
 
 def find_violations(using: str | None = None, run_ids: Iterable[str] | None = None) -> Iterator[Violation]:
@@ -59,8 +63,9 @@ def find_violations(using: str | None = None, run_ids: Iterable[str] | None = No
         runs = runtime.runs.filter(pk__gt=last).order_by("pk")
         if wanted is not None:
             runs = runs.filter(pk__in=wanted)
-        batch = [_Run(**row) for row in runs.values("id", "status", "due_at", "pass_token", "pass_until")[:BATCH]]
+        batch = [_Run(**row) for row in runs.values(*_RUN_COLUMNS)[:BATCH]]
         if not batch:
+            yield from _check_slots(runtime, wanted)
             return
         yield from _check_batch(runtime, batch)
         last = batch[-1].id
@@ -103,10 +108,32 @@ def _check_run(run: _Run, steps: list[StepState], now: datetime) -> Iterator[Vio
     if run.status in TERMINAL_RUN_STATUSES:
         if run.due_at is not None:
             yield violation("terminal-run-due", f"{run.status} and still due at {run.due_at:%Y-%m-%d %H:%M:%S}")
+        if run.line is not None:
+            yield violation("terminal-run-in-line", f"{run.status} and still in line before a limit")
         grace = timedelta(milliseconds=settings.LEASE)
         for step in steps:
             if step.status == StepStatus.RUNNING and step.due_at is not None and step.due_at < now - grace:
                 yield violation("abandoned-step", f"runs in a {run.status} run, its lease long over", step.step_name)
+
+
+def _check_slots(runtime: Runtime, run_ids: list[str] | None) -> Iterator[Violation]:
+    slots = runtime.slots.order_by("id")
+    if run_ids is not None:
+        slots = slots.filter(run_id__in=run_ids)
+    held = list(slots.values("scope", "number", "workflow", "run_id"))
+    holders = {slot["run_id"] for slot in held}
+    statuses = dict(runtime.runs.filter(pk__in=sorted(holders)).values_list("id", "status"))
+    seen: set[tuple[str, str]] = set()
+    for slot in held:
+        run_id, what = slot["run_id"], f"slot {slot['number']} of {slot['workflow']}"
+        if run_id not in statuses:
+            yield Violation(rule="gone-run-holds-slot", run_id=run_id, step_name=None, detail=what)
+        elif statuses[run_id] in TERMINAL_RUN_STATUSES:
+            detail = f"{what}, and the run is {statuses[run_id]}"
+            yield Violation(rule="ended-run-holds-slot", run_id=run_id, step_name=None, detail=detail)
+        if (slot["scope"], run_id) in seen:
+            yield Violation(rule="one-slot-of-a-limit", run_id=run_id, step_name=None, detail=f"{what} and another")
+        seen.add((slot["scope"], run_id))
 
 
 def _check_step(step: StepState, attempts: list[_Attempt]) -> Iterator[tuple[str, str]]:

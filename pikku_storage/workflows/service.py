@@ -5,24 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 
 from pikku_storage.exceptions import (
     WorkflowError,
-    WorkflowInputError,
     WorkflowRunNotFoundError,
 )
 from pikku_storage.ids import derived_id, new_id, new_token
 from pikku_storage.json import Json, to_json_object, to_text
+from pikku_storage.workflows.controls import WorkflowControls, owner_id_of
 from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.engine import admission
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import execute_step
 from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
 from pikku_storage.workflows.engine.retries import copy_for_retry
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
+from pikku_storage.workflows.limits import Deadline, not_after
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.registry import registry
@@ -39,7 +40,7 @@ _MOST_BATCHES = 1_000
 _stored_versions: set[tuple[str, str, str]] = set()
 
 
-class WorkflowService(WorkflowStorage):
+class WorkflowService(WorkflowControls, WorkflowStorage):
     """Starts and drives workflows; the row operations come from `WorkflowStorage`."""
 
     # -- starting and driving ------------------------------------------------------------------------------------------
@@ -54,6 +55,8 @@ class WorkflowService(WorkflowStorage):
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
         inline: bool = False,
+        priority: int | None = None,
+        deadline: Deadline | None = None,
     ) -> WorkflowRunHandle:
         """Store a run and hand it to the workers; with `inline`, or without a dispatcher, carry it out here.
 
@@ -62,16 +65,25 @@ class WorkflowService(WorkflowStorage):
         """
         if inline or self._runtime.is_inline:
             handle = self.run_inline(
-                name, data, owner=owner, idempotency_key=idempotency_key, trigger=trigger, wire=wire
+                name,
+                data,
+                owner=owner,
+                idempotency_key=idempotency_key,
+                trigger=trigger,
+                wire=wire,
+                priority=priority,
+                deadline=deadline,
             )
             if inline:
                 output_of(handle.get())
             return handle
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=False)
-        at = values["created_at"]
-        created = self._runtime.runs.create_run({**values, "due_at": self._runtime.patience_end(at), "redrives": 0})
+        values = self._new_run(
+            name, data, owner, idempotency_key, trigger, wire, inline=False, priority=priority, deadline=deadline
+        )
+        due_at = not_after(self._runtime.patience_end(values["created_at"]), values["deadline_at"])
+        created = self._runtime.runs.create_run({**values, "due_at": due_at, "redrives": 0})
         if created:
-            self._runtime.hint(self._runtime.message(values["id"]))
+            self._runtime.hint(self._runtime.message(values["id"], priority=values["priority"]))
         return self._handle(values, created)
 
     def run_inline(
@@ -83,10 +95,14 @@ class WorkflowService(WorkflowStorage):
         idempotency_key: str | None = None,
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        deadline: Deadline | None = None,
     ) -> WorkflowRunHandle:
         """Carry a run out in this process, to its end. Answers also when it failed; see `start_workflow` for what it
         raises."""
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=True)
+        values = self._new_run(
+            name, data, owner, idempotency_key, trigger, wire, inline=True, priority=priority, deadline=deadline
+        )
         at, token = values["created_at"], new_token()
         until = self._runtime.lease_end(at)
         inside = {"pass_token": token, "pass_until": until, "due_at": until, "last_worker": self._runtime.worker}
@@ -144,6 +160,9 @@ class WorkflowService(WorkflowStorage):
         if not self._set_status(run_id, RunStatus.CANCELLED, None, error):
             return False
         self._runtime.steps.settle_idle(run_id)
+        run = self._runtime.read_run(run_id)
+        if run is not None:
+            admission.leave_for_good(self._runtime, run, run_id)
         return True
 
     def retry_run(self, run_id: str) -> WorkflowRunHandle:
@@ -187,6 +206,7 @@ class WorkflowService(WorkflowStorage):
                 driven.update(dict.fromkeys(batch.driven))
                 if batch.seen < limit:
                     break
+        admission.sweep(self._runtime)
         return list(driven)
 
     def relay_undispatched_steps(self, *, limit: int = BATCH) -> list[str]:
@@ -209,11 +229,13 @@ class WorkflowService(WorkflowStorage):
         wire: Mapping[str, Any] | None,
         *,
         inline: bool,
+        priority: int | None,
+        deadline: Deadline | None,
     ) -> dict[str, Any]:
         definition = registry.workflow(name)
         plain = to_json_object({} if data is None else data, root="$input")
         definition.check(plain)
-        owner_id = _owner_id(owner)
+        owner_id = owner_id_of(owner)
         plain_wire = {
             "type": to_text(trigger, root="$trigger"),
             **({} if wire is None else to_json_object(wire, root="$wire")),
@@ -221,6 +243,7 @@ class WorkflowService(WorkflowStorage):
         if owner_id is not None:
             plain_wire["pikkuUserId"] = owner_id
         at = self._runtime.now()
+        controlled = definition.flow_control(plain, at=at, priority=priority, deadline=deadline)
         self._store_version(definition)
         return {
             "id": new_id() if idempotency_key is None else _keyed_id(name, idempotency_key),
@@ -235,6 +258,7 @@ class WorkflowService(WorkflowStorage):
             "idempotency_key": idempotency_key,
             "created_at": at,
             "updated_at": at,
+            **controlled,
         }
 
     def _store_version(self, definition: WorkflowDefinition[Any]) -> None:
@@ -259,15 +283,3 @@ class WorkflowService(WorkflowStorage):
 def _keyed_id(name: str, idempotency_key: str) -> str:
     """The run's id is made from the key, so its primary key is what makes the key unique, on every database."""
     return derived_id("idempotency", name, to_text(idempotency_key, root="$idempotency_key"))
-
-
-def _owner_id(owner: Any) -> str | None:
-    if owner is None or owner == "":
-        return None
-    if isinstance(owner, str | int | UUID) and not isinstance(owner, bool):
-        return to_text(str(owner), root="$owner")
-    if not hasattr(owner, "pk"):
-        raise WorkflowInputError(f"The owner is a user, or an id as text, number or UUID; not {type(owner).__name__}")
-    if owner.pk is None:
-        raise WorkflowInputError("The owner has no primary key: save the user first; for an anonymous one pass None")
-    return to_text(str(owner.pk), root="$owner")

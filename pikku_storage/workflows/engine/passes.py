@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db import Error as DatabaseError
 
@@ -14,6 +15,7 @@ from pikku_storage.exceptions import (
     PassLostError,
     PikkuMissingMetaError,
     WorkflowAsyncException,
+    WorkflowDeadlineException,
     WorkflowInputError,
     WorkflowNotFoundError,
     WorkflowSuspendedException,
@@ -21,12 +23,17 @@ from pikku_storage.exceptions import (
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json, to_json
 from pikku_storage.workflows.definitions import WorkflowDefinition
+from pikku_storage.workflows.engine import admission
+from pikku_storage.workflows.engine.admission import Refusal
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import ends_the_process
+from pikku_storage.workflows.engine.deadlines import exceeded, is_over
 from pikku_storage.workflows.engine.leases import handed_back, keep
 from pikku_storage.workflows.engine.replay import Replay
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.engine.waits import waits_for_error
 from pikku_storage.workflows.errors import (
+    DEADLINE_EXCEEDED,
     VERSION_CONFLICT,
     WORKFLOW_NOT_FOUND,
     coded_error,
@@ -34,6 +41,7 @@ from pikku_storage.workflows.errors import (
 )
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import FIRST_POLL, POLL_FACTOR
+from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus
@@ -52,9 +60,10 @@ class _Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waits:
-    """`error` makes the run suspended."""
+    """`error` makes the run suspended. `refusal`: it is not let in, or not on."""
 
     error: Json = None
+    refusal: Refusal | None = None
 
 
 def drive(
@@ -87,8 +96,15 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
     """Pass after pass, until the run has ended, waits, or is not ours any more; whether it must be entered again."""
     run: Run | None = entered
     run_id = entered.id
+    deadline_at = entered.deadline_at
+
+    def renew() -> bool:
+        return runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now()), deadline_at=deadline_at)
+
+    if deadline_at is not None and deadline_at < runtime.lease_end(runtime.now()) and not renew():
+        return False
     while run is not None and not run.is_terminal:
-        with keep(lambda: runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now()))):
+        with keep(renew):
             try:
                 steps = [] if is_new else runtime.read_steps(run_id)
                 replay, outcome = _pass(runtime, run, steps, token, inline=inline)
@@ -103,7 +119,7 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
         if _write(runtime, run, token, replay, outcome):
             return inline and isinstance(outcome, _Waits) and outcome.error is None
         # Woken meanwhile: go round again. Or lost to another worker, or cancelled: nothing more to do here.
-        if not runtime.runs.renew(run_id, token, until=runtime.lease_end(runtime.now())):
+        if not renew():
             return False
         run, is_new = runtime.read_run(run_id), False
     return False
@@ -118,6 +134,8 @@ def _pass(
     runtime: Runtime, run: Run, steps: list[StepState], token: str, *, inline: bool
 ) -> tuple[Replay, _Ended | _Waits]:
     replay = Replay(runtime, run, steps, token=token, inline=inline)
+    if is_over(run.deadline_at, runtime.now()):
+        return replay, _Ended(status=RunStatus.FAILED, error=exceeded(run))
     try:
         definition = registry.workflow(run.workflow)
     except WorkflowNotFoundError as error:
@@ -126,6 +144,9 @@ def _pass(
         definition.check(run.input or {})
     except WorkflowInputError as error:
         return replay, _Waits(error=coded_error(VERSION_CONFLICT, str(error)))
+    refusal = admission.admit(runtime, run, token)
+    if refusal is not None:
+        return replay, _Waits(refusal=refusal)
     return replay, _run_body(definition, replay)
 
 
@@ -140,7 +161,7 @@ def _run_body(definition: WorkflowDefinition[...], replay: Replay) -> _Ended | _
         replay.flush_state()
     if replay.left is not None:
         # Whatever the body made of the exception that took it out.
-        return _left(replay.left)
+        return _left(replay)
     if raised is None:
         return _Ended(status=RunStatus.COMPLETED, output=output)
     if ends_the_process(raised):
@@ -149,33 +170,68 @@ def _run_body(definition: WorkflowDefinition[...], replay: Replay) -> _Ended | _
     return _Ended(status=RunStatus.FAILED, error=describe_error(raised))
 
 
-def _left(reason: BaseException) -> _Waits:
-    if isinstance(reason, WorkflowSuspendedException):
-        return _Waits(error=reason.error)
-    if isinstance(reason, WorkflowAsyncException):
-        return _Waits()
-    raise reason
+def _left(replay: Replay) -> _Ended | _Waits:
+    match replay.left:
+        case WorkflowSuspendedException(error=error):
+            return _Waits(error=error)
+        case WorkflowAsyncException():
+            return _Waits(refusal=replay.refusal)
+        case WorkflowDeadlineException():
+            return _Ended(status=RunStatus.FAILED, error=exceeded(replay.run))
+        case reason:
+            assert reason is not None  # noqa: S101 - it was left
+            raise reason
+
+
+def _settle(runtime: Runtime, run: Run, token: str, outcome: _Ended) -> None:
+    at = runtime.now()
+    if not runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error):
+        # Cancelled, or taken over: whoever did that sees to the rest.
+        return
+    if outcome.error is not None and outcome.error.get("code") == DEADLINE_EXCEEDED:
+        runtime.steps.settle_idle(run.id)
+    admission.leave_for_good(runtime, run, run.id)
+
+
+def _due_at(runtime: Runtime, run: Run, outcome: _Waits, at: datetime, *, inline: bool) -> datetime:
+    if outcome.error is not None:
+        # What is missing may be deployed at any time, so the relay looks again, less and less often.
+        return at + delay_of(run.redrives or 0)
+    if outcome.refusal is not None and inline:
+        # Its process asks again and again. If that dies, a worker takes over.
+        return runtime.patience_end(at)
+    return runtime.stalled_end(at)
+
+
+def _waits_for(replay: Replay, outcome: _Waits, at: datetime) -> Json:
+    if outcome.error is not None:
+        return waits_for_error(outcome.error, at)
+    return replay.waits_for(at) if outcome.refusal is None else outcome.refusal.waits_for
 
 
 def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Ended | _Waits) -> bool:
     """End the pass; `False` if the run was woken meanwhile, and must be gone through again, or is lost."""
     at = runtime.now()
     if isinstance(outcome, _Ended):
-        runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error)
+        _settle(runtime, run, token, outcome)
         return True
-    if outcome.error is None:
-        left = runtime.runs.leave(run.id, token, seen_wake=run.wake_token, at=at, due_at=runtime.stalled_end(at))
-    else:
-        # What is missing may be deployed at any time, so the relay looks again, less and less often.
-        left = runtime.runs.leave(
-            run.id,
-            token,
-            seen_wake=run.wake_token,
-            at=at,
-            due_at=at + delay_of(run.redrives or 0),
-            suspended_for=outcome.error,
-            redrives=run.redrives or 0,
-        )
+    frees = (outcome.error is not None or replay.waits_for_time) and admission.give_back(runtime, run, token)
+    due_at = not_after(_due_at(runtime, run, outcome, at, inline=replay.inline), run.deadline_at)
+    refusal = outcome.refusal
+    left = runtime.runs.leave(
+        run.id,
+        token,
+        seen_wake=run.wake_token,
+        at=at,
+        due_at=due_at,
+        waits_for=_waits_for(replay, outcome, at),
+        suspended_for=outcome.error,
+        redrives=None if outcome.error is None else run.redrives or 0,
+        lines_up=None if refusal is None else runtime.runs.place_in(refusal.line, run, since=refusal.since),
+    )
+    if frees or (left and refusal is not None):
+        # Whoever lines up looks once more: a slot may have become free just before.
+        admission.call_next(runtime, run, sweeps=refusal is not None)
     if not left:
         return False
     if outcome.error is not None:
@@ -183,7 +239,7 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _End
     if outcome.error is not None and outcome.error["code"] == WORKFLOW_NOT_FOUND:
         raise PikkuMissingMetaError(run.workflow)
     if replay.wait_until is not None and not replay.inline:
-        runtime.hint(runtime.message(run.id, delay=replay.wait_until - at))
+        runtime.hint(runtime.message(run.id, delay=replay.wait_until - at, priority=run.priority))
     if replay.dispatch_error is not None:
         raise replay.dispatch_error
     return True

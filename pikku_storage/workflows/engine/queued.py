@@ -11,14 +11,18 @@ from pikku_storage.exceptions import (
     StepNotFoundError,
     WorkflowStepFunctionMismatchError,
 )
+from pikku_storage.workflows.engine import admission
 from pikku_storage.workflows.engine.attempts import attempt_step
 from pikku_storage.workflows.engine.backoff import delay_of
+from pikku_storage.workflows.engine.deadlines import end_overdue, is_over
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.replay import target_of
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.engine.waits import waits_for_error
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, coded_error
+from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.querysets import LIVE, Claim
-from pikku_storage.workflows.records import StepState
+from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
@@ -76,7 +80,12 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
         if step.timeout_ms is not None:
             target = replace(target, timeout_ms=step.timeout_ms)
     except RPCNotFoundError as error:
-        _suspend(runtime, step, error)
+        _suspend(runtime, step, run, error)
+        return
+    if is_over(run.deadline_at, runtime.now()):
+        end_overdue(runtime, run_id)
+        return
+    if admission.holds_back(runtime, run):
         return
     taken = claim_seen(runtime, step)
     if taken is None:
@@ -84,10 +93,10 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
     step, claim = taken
     after = attempt_step(runtime, run, step, claim, target, wakes=step.group is None)
     if after is not None:
-        follow(runtime, after)
+        follow(runtime, after, priority=run.priority)
 
 
-def follow(runtime: Runtime, step: StepState, *, drives: bool = True) -> None:
+def follow(runtime: Runtime, step: StepState, *, priority: int | None, drives: bool = True) -> None:
     """What comes after an attempt of a queued step: its retry's message, or the run, if nothing else is open.
 
     Whoever finishes a step of a fan-out asks whether any of its group is still unsettled. Two may both find none and
@@ -96,7 +105,7 @@ def follow(runtime: Runtime, step: StepState, *, drives: bool = True) -> None:
     if not step.is_settled:
         if step.due_at is not None:
             delay: timedelta = step.due_at - runtime.now()
-            runtime.hint(runtime.message(step.run_id, step.step_name, queue=step.queue, delay=delay))
+            runtime.hint(runtime.message(step.run_id, step.step_name, queue=step.queue, delay=delay, priority=priority))
         return
     if step.group is not None and (
         runtime.steps.is_group_open(step.run_id, step.group) or not runtime.runs.wake(step.run_id, at=runtime.now())
@@ -106,15 +115,24 @@ def follow(runtime: Runtime, step: StepState, *, drives: bool = True) -> None:
         # Another trip through the broker would only cost time: this worker is free.
         drive(runtime, step.run_id)
     else:
-        runtime.hint(runtime.message(step.run_id))
+        runtime.hint(runtime.message(step.run_id, priority=priority))
 
 
-def _suspend(runtime: Runtime, step: StepState, error: RPCNotFoundError) -> None:
+def _suspend(runtime: Runtime, step: StepState, run: Run, error: RPCNotFoundError) -> None:
     """The run waits, visibly; the step stays as it is, and the relay tries it again, less and less often."""
     logger.warning("Run %s waits for a missing function: %s", step.run_id, error)
     at = runtime.now()
     redrives = step.redrives or 0
     due_at = at + delay_of(redrives)
     runtime.steps.postpone(step.step_id, seen=step.due_at, due_at=due_at, redrives=redrives)
-    waits = coded_error(RPC_NOT_FOUND, str(error))
-    runtime.runs.set_status(step.run_id, RunStatus.SUSPENDED, at=at, output=None, error=waits, due_at=due_at)
+    reason = coded_error(RPC_NOT_FOUND, str(error))
+    if runtime.runs.set_status(
+        step.run_id,
+        RunStatus.SUSPENDED,
+        at=at,
+        output=None,
+        error=reason,
+        due_at=not_after(due_at, run.deadline_at),
+        waits_for=waits_for_error(reason, at),
+    ):
+        admission.give_back_suspended(runtime, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
@@ -14,6 +15,8 @@ def copy_for_retry(runtime: Runtime, run: Run, *, run_id: str) -> bool:
     failed step's fan-out.
     """
     at = runtime.now()
+    # As long as the old one had.
+    deadline_at = None if run.deadline_at is None else at + (run.deadline_at - run.created_at)
     values = {
         "id": run_id,
         "workflow": run.workflow,
@@ -24,7 +27,11 @@ def copy_for_retry(runtime: Runtime, run: Run, *, run_id: str) -> bool:
         "graph_hash": run.graph_hash,
         "wire": {**run.wire, "retryOf": run.id},
         "owner_id": run.owner_id,
-        "due_at": runtime.patience_end(at),
+        "priority": run.priority,
+        "concurrency_key": run.concurrency_key,
+        "rate_limit_key": run.rate_limit_key,
+        "deadline_at": deadline_at,
+        "due_at": not_after(runtime.patience_end(at), deadline_at),
         "redrives": 0,
         "created_at": at,
         "updated_at": at,

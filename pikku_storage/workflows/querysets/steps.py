@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
+from django.db.models import Q
 
 from pikku_storage.db.operations import NOT_NULL, Guard, Insert, KeepOr, Operation, Update
 from pikku_storage.ids import derived_id
@@ -289,6 +290,14 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         """Make a failed step's next attempt due now."""
         waiting = self.filter(pk=step_id, status=StepStatus.FAILED, due_at__isnull=False)
         return bool(self.engine.retrying(lambda: waiting.update(due_at=at, updated_at=at)))
+
+    def hurry_queued(self, run_ids: Sequence[str], *, at: datetime) -> int:
+        """Make due now what the queues of these runs had, and nobody was to carry out."""
+        queued = self.filter(run_id__in=list(run_ids), queue__isnull=False, due_at__isnull=False)
+        ready = Q(status__in=[StepStatus.PENDING, StepStatus.SCHEDULED]) | Q(
+            status=StepStatus.FAILED, redrives__isnull=False
+        )
+        return self.engine.retrying(lambda: queued.filter(ready).update(due_at=at))
 
     def settle_idle(self, run_id: str) -> int:
         """Nothing of an ended run is due any more, but for what still runs."""
