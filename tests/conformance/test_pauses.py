@@ -14,7 +14,7 @@ from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import MINUTE, SECOND
+from tests.conformance.support import MINUTE, SECOND, noting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -125,7 +125,7 @@ def test_a_run_that_is_under_way_stops_before_its_next_step(
 ) -> None:
     @workflow
     def busy(flow: Flow) -> None:
-        flow.do("first", lambda: done.append("first") or service.pause_workflow("busy"))
+        flow.do("first", lambda: noting(done, "first", service.pause_workflow("busy")))
         flow.do("second", lambda: done.append("second"))
 
     run = busy.start()
