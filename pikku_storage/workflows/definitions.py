@@ -200,27 +200,6 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
             if parameter.default is parameter.empty and name not in own and not is_open:
                 raise ValueError(f"a function of the input asks for {name!r}, which is no parameter of the workflow")
 
-    def flow_control(
-        self, data: Mapping[str, Any], *, at: datetime, priority: int | None = None, deadline: Deadline | None = None
-    ) -> dict[str, Any]:
-        """What a run that is started with this data keeps for flow control. `priority` and `deadline` override the
-        definition's. Raises `WorkflowInputError`, also for whatever a function of the input raises."""
-        defaults = {each.name: each.default for each in self._parameters if each.default is not each.empty}
-        values = {**defaults, **data}
-        deadline = self.deadline if deadline is None else deadline
-        limits = self.limits or Limits()
-        try:
-            if priority is None:
-                priority = call_with(self.priority, values) if callable(self.priority) else self.priority
-            return {
-                "priority": None if priority is None else check_priority(priority),
-                "deadline_at": None if deadline is None else deadline_of(deadline, at),
-                "concurrency_key": key_of("concurrency_key", limits.concurrency_key, values),
-                "rate_limit_key": key_of("rate_limit_key", limits.rate_limit_key, values),
-            }
-        except Exception as error:
-            raise WorkflowInputError(f"Flow control of workflow {self.name!r}: {error}") from error
-
     def start(
         self,
         data: Mapping[str, Any] | None = None,
@@ -274,6 +253,27 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
             priority=priority,
             deadline=deadline,
         )
+
+    def flow_control(
+        self, data: Mapping[str, Any], *, at: datetime, priority: int | None = None, deadline: Deadline | None = None
+    ) -> dict[str, Any]:
+        """What a run that is started with this data keeps for flow control. `priority` and `deadline` override the
+        definition's. Raises `WorkflowInputError`, also for whatever a function of the input raises."""
+        defaults = {each.name: each.default for each in self._parameters if each.default is not each.empty}
+        values = {**defaults, **data}
+        deadline = self.deadline if deadline is None else deadline
+        limits = self.limits or Limits()
+        try:
+            if priority is None:
+                priority = call_with(self.priority, values) if callable(self.priority) else self.priority
+            return {
+                "priority": None if priority is None else check_priority(priority),
+                "deadline_at": None if deadline is None else deadline_of(deadline, at),
+                "concurrency_key": key_of("concurrency_key", limits.concurrency_key, values),
+                "rate_limit_key": key_of("rate_limit_key", limits.rate_limit_key, values),
+            }
+        except Exception as error:
+            raise WorkflowInputError(f"Flow control of workflow {self.name!r}: {error}") from error
 
     def _service(self, using: str | None) -> WorkflowService:
         # Models exist only once the apps are ready, and definitions are imported before.

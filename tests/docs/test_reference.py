@@ -17,8 +17,9 @@ from django.test import override_settings
 from pikku_storage import exceptions
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
-from pikku_storage.workflows import StepContext, errors, invariants, records, tasks, timeline
+from pikku_storage.workflows import Limits, StepContext, errors, invariants, records, tasks, timeline
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
+from pikku_storage.workflows.engine import waits
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.routing import RELAY_ENTRY, RELAY_EXPIRES, SENDING_LIMITS
@@ -37,6 +38,7 @@ from tests.docs.signatures import public_methods, public_properties, signature_t
 REFERENCE = DOCS / "reference"
 PACKAGES = [ROOT / "pikku_storage", ROOT / "console"]
 # What a definition offers beside its methods and options.
+LIMITS_GUIDE = DOCS / "how-to" / "limit-concurrency-and-rate.md"
 DEFINITION = REFERENCE / "workflows-and-functions.md"
 
 
@@ -157,6 +159,7 @@ TYPES = {
     "BooleanField": "boolean",
     "DateTimeField": "time",
     "IntegerField": "integer",
+    "TextField": "text",
 }
 
 
@@ -211,8 +214,14 @@ def test_start_and_run_are_documented() -> None:
 def test_the_options_of_the_decorators_are_documented() -> None:
     options = signature_text("@function", FunctionDefinition.__init__, skip=2)
     assert f"`{options}`" in section_of(DEFINITION, "`@function`")
-    assert f"`{signature_text('@workflow', workflow)}`" in section_of(DEFINITION, "`@workflow`")
+    options = signature_text("@workflow", WorkflowDefinition.__init__, skip=2)
+    assert f"`{options}`" in section_of(DEFINITION, "`@workflow`")
     assert inspect.signature(function).parameters.keys() == {"func", "options"}
+    assert inspect.signature(workflow).parameters.keys() == {"body", "options"}
+    rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`Limits`")]
+    assert rows == [field.name for field in fields(Limits)]
+    kinds = [codes_in(row[0])[0] for row in table_rows(LIMITS_GUIDE, "See what a run waits for")]
+    assert kinds == list(waits.KINDS)
     rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`@function`")]
     assert rows == [name for name in inspect.signature(FunctionDefinition).parameters if name != "func"]
 

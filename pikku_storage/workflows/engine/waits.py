@@ -20,6 +20,8 @@ RESUME = "resume"
 KINDS = (CONCURRENCY, RATE_LIMIT, PAUSED, SLEEP, RETRY, STEPS, CODE, DEPLOY, RESUME)
 """What a run can wait for: a slot, its turn under a rate limit, the end of the workflow's pause, a time, the next
 attempt of a step, steps that others carry out, missing code, code that fits, or somebody who resumes it."""
+LIMIT_KINDS = (CONCURRENCY, RATE_LIMIT, PAUSED)
+"""What keeps a run out that could go on."""
 
 _OF_CODES = {RPC_NOT_FOUND: CODE, WORKFLOW_NOT_FOUND: CODE, VERSION_CONFLICT: DEPLOY}
 _SHOWN = 3

@@ -44,7 +44,9 @@ class Command(BaseCommand):
         if options["reason"] and not options["pause"]:
             raise CommandError("--reason belongs to --pause.")
         service, name, by = WorkflowService(using=options["database"]), options["workflow"], options["by"]
-        limits = {limit: _limit(limit, options[limit]) for limit in _LIMITS if options[limit] is not None}
+        limits: dict[str, Any] = {
+            limit: _limit(limit, options[limit]) for limit in _LIMITS if options[limit] is not None
+        }
         try:
             if limits:
                 service.set_limits(name, by=by, **limits)
