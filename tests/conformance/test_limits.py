@@ -674,16 +674,6 @@ def test_no_message_takes_an_inline_run_away(order: Any, outbox: RecordingDispat
 # -- what it costs -----------------------------------------------------------------------------------------------------
 
 
-def test_slots_are_never_more_than_the_limit_whatever_is_held() -> None:
-    """Whoever read earlier saw an older, smaller bound: taking below it never makes more than the limit."""
-    for held in ([], [0], [3], [0, 1, 5], [4, 5, 6, 7], [2, 9]):
-        for limit in range(1, 9):
-            free = admission._free_numbers(held, limit)
-            bound = (max(free) + 1) if free else 0
-            assert len(free) == max(0, min(limit - len(held), limit)) or len(held) > limit or bound <= limit
-            assert len(held) + len(free) <= max(limit, len(held))
-
-
 def test_a_slot_that_was_taken_meanwhile_costs_another_look(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = order(limits=Limits(concurrency=3))
     first, second = made.start(), made.start()

@@ -68,7 +68,7 @@ class LimitedRuns(RuleBasedStateMachine):
     def start(self, priority: int) -> None:
         self.known.add(limited.start(priority=priority).id)
 
-    @precondition(lambda self: posted)
+    @precondition(lambda self: bool(posted))
     @rule(number=numbers)
     def deliver(self, number: int) -> None:
         message = posted.pop(number % len(posted))
@@ -77,12 +77,12 @@ class LimitedRuns(RuleBasedStateMachine):
         if message.run_id in self.inside() and message.run_id not in before:
             assert len(before) < self.limit
 
-    @precondition(lambda self: posted)
+    @precondition(lambda self: bool(posted))
     @rule(number=numbers)
     def deliver_twice(self, number: int) -> None:
         posted.append(posted[number % len(posted)])
 
-    @precondition(lambda self: self.inside())
+    @precondition(lambda self: bool(self.inside()))
     @rule(number=numbers, how=st.sampled_from(["work", "cancel", "kill"]))
     def end(self, number: int, how: str) -> None:
         inside = self.inside()
