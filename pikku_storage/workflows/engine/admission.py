@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from pikku_storage.exceptions import PassLostError
 from pikku_storage.ids import derived_id
 from pikku_storage.json import Json
-from pikku_storage.workflows.engine.rules import Rules, rules_of
+from pikku_storage.workflows.engine.rules import Rules, current_pause, rules_of
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.engine.waits import CONCURRENCY, PAUSED, RATE_LIMIT, waits
 from pikku_storage.workflows.limits import RateLimit
@@ -132,7 +132,7 @@ def admit(runtime: Runtime, run: Run, token: str) -> Refusal | None:
 
 def pause_of(runtime: Runtime, run: Run) -> Refusal | None:
     """The pause of its workflow, before a step of the run begins."""
-    control = rules_of(runtime, run.workflow).paused and rules_of(runtime, run.workflow, fresh=True).paused
+    control = current_pause(runtime, run.workflow)
     return None if control is None else _paused(run, control, runtime.now())
 
 

@@ -59,6 +59,16 @@ def rules_of(runtime: Runtime, workflow: str, *, fresh: bool = False) -> Rules:
     )
 
 
+def current_pause(runtime: Runtime, workflow: str) -> Control | None:
+    """The pause of a workflow, if it is paused now. It is asked before each step."""
+    control = _controls(runtime, fresh=False).get(workflow)
+    if control is None or not control.is_paused:
+        return None
+    # It may be over.
+    control = _controls(runtime, fresh=True).get(workflow)
+    return control if control is not None and control.is_paused else None
+
+
 def forget(using: str) -> None:
     """Read anew when next asked: this process has changed something."""
     _read.pop(using, None)
