@@ -216,7 +216,7 @@ class Flow:
             raise WorkflowInputError(f"{definition.name!r} is a workflow; only a function's step has a timeout")
         self._check_compensation(options.on_error)
         plain = _arguments(definition.parameters, data)
-        children.check_call(self._replay.run, definition, plain)
+        children.check_call(self._replay.runtime, self._replay.run, definition, plain)
         return Call(
             name=name,
             target=Target(func=definition.func, rpc_name=definition.name, timeout_ms=None),

@@ -11,6 +11,7 @@ from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import WorkflowRunNotFoundError
 from pikku_storage.ids import derived_id, new_id, new_token
 from pikku_storage.json import Json, to_json_object, to_text
+from pikku_storage.workflows.engine import admission
 from pikku_storage.workflows.engine.copies import own_wire
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import carry_on, execute_step
@@ -18,6 +19,7 @@ from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
 from pikku_storage.workflows.engine.retention import MOST_RUNS, Ended, prune
 from pikku_storage.workflows.engine.versions import store_version
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
+from pikku_storage.workflows.limits import Deadline, not_after
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.operations import WorkflowOperations, note_of
 from pikku_storage.workflows.people import user_id_of
@@ -47,6 +49,8 @@ class WorkflowService(WorkflowOperations):
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
         inline: bool = False,
+        priority: int | None = None,
+        deadline: Deadline | None = None,
     ) -> WorkflowRunHandle:
         """Store a run and hand it to the workers; with `inline`, or without a dispatcher, carry it out here.
 
@@ -55,16 +59,25 @@ class WorkflowService(WorkflowOperations):
         """
         if inline or self._runtime.is_inline:
             handle = self.run_inline(
-                name, data, owner=owner, idempotency_key=idempotency_key, trigger=trigger, wire=wire
+                name,
+                data,
+                owner=owner,
+                idempotency_key=idempotency_key,
+                trigger=trigger,
+                wire=wire,
+                priority=priority,
+                deadline=deadline,
             )
             if inline:
                 output_of(handle.get())
             return handle
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=False)
-        at = values["created_at"]
-        created = self._runtime.runs.create_run({**values, "due_at": self._runtime.patience_end(at), "redrives": 0})
+        values = self._new_run(
+            name, data, owner, idempotency_key, trigger, wire, inline=False, priority=priority, deadline=deadline
+        )
+        due_at = not_after(self._runtime.patience_end(values["created_at"]), values["deadline_at"])
+        created = self._runtime.runs.create_run({**values, "due_at": due_at, "redrives": 0})
         if created:
-            self._runtime.hint(self._runtime.message(values["id"]))
+            self._runtime.hint(self._runtime.message(values["id"], priority=values["priority"]))
         return self._handle(values, created)
 
     def run_inline(
@@ -76,10 +89,14 @@ class WorkflowService(WorkflowOperations):
         idempotency_key: str | None = None,
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        deadline: Deadline | None = None,
     ) -> WorkflowRunHandle:
         """Carry a run out in this process, to its end. Answers also when it failed; see `start_workflow` for what it
         raises."""
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, inline=True)
+        values = self._new_run(
+            name, data, owner, idempotency_key, trigger, wire, inline=True, priority=priority, deadline=deadline
+        )
         at, token = values["created_at"], new_token()
         until = self._runtime.lease_end(at)
         inside = {"pass_token": token, "pass_until": until, "due_at": until, "last_worker": self._runtime.worker}
@@ -134,11 +151,12 @@ class WorkflowService(WorkflowOperations):
             run.wire["type"],
             {**own_wire(run), "rerunOf": run.id, **note_of(reason, by)},
             inline=False,
+            priority=run.priority,
+            deadline=run.deadline_from(self._runtime.now()),
         )
-        at = values["created_at"]
-        due_at = self._runtime.patience_end(at)
+        due_at = not_after(self._runtime.patience_end(values["created_at"]), values["deadline_at"])
         self._runtime.runs.create_run({**values, "origin_run_id": run.id, "due_at": due_at, "redrives": 0})
-        self._runtime.hint(self._runtime.message(values["id"]))
+        self._runtime.hint(self._runtime.message(values["id"], priority=values["priority"]))
         return self._handle(values, True)
 
     def relay(self, *, limit: int = BATCH) -> list[str]:
@@ -154,6 +172,7 @@ class WorkflowService(WorkflowOperations):
                 driven.update(dict.fromkeys(batch.driven))
                 if batch.seen < limit:
                     break
+        admission.sweep(self._runtime)
         return list(driven)
 
     def relay_undispatched_steps(self, *, limit: int = BATCH) -> list[str]:
@@ -213,6 +232,8 @@ class WorkflowService(WorkflowOperations):
         wire: Mapping[str, Any] | None,
         *,
         inline: bool,
+        priority: int | None,
+        deadline: Deadline | None,
     ) -> dict[str, Any]:
         definition = registry.workflow(name)
         plain = to_json_object({} if data is None else data, root="$input")
@@ -225,6 +246,7 @@ class WorkflowService(WorkflowOperations):
         if owner_id is not None:
             plain_wire["pikkuUserId"] = owner_id
         at = self._runtime.now()
+        controlled = definition.flow_control(plain, at=at, priority=priority, deadline=deadline)
         store_version(self._runtime, definition)
         return {
             "id": new_id() if idempotency_key is None else _keyed_id(name, idempotency_key),
@@ -239,6 +261,7 @@ class WorkflowService(WorkflowOperations):
             "idempotency_key": idempotency_key,
             "created_at": at,
             "updated_at": at,
+            **controlled,
         }
 
     def _handle(self, values: Mapping[str, Any], created: bool) -> WorkflowRunHandle:

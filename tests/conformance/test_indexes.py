@@ -9,7 +9,13 @@ from django.core.checks import Tags, run_checks
 from django.core.management import call_command
 from django.db import models
 
-from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from pikku_storage.workflows.models import (
+    WorkflowRun,
+    WorkflowSlot,
+    WorkflowStep,
+    WorkflowStepHistory,
+    WorkflowVersion,
+)
 from tests.conformance.support import about_sql, connection
 
 pytestmark = pytest.mark.django_db
@@ -92,6 +98,12 @@ def test_the_relay_finds_what_is_due_by_that_index(model: type[models.Model]) ->
 
     (index,) = [index.name for index in model._meta.indexes if index.fields == ["due_at"]]
     assert index in plan, plan
+
+
+def test_whoever_is_next_in_a_line_is_found_by_an_index() -> None:
+    assert _begins(WorkflowRun, "line", "line_place")
+    assert _begins(WorkflowSlot, "scope")
+    assert _begins(WorkflowSlot, "run_id")
 
 
 def test_no_database_is_warned_about_them() -> None:

@@ -7,8 +7,9 @@ import pytest
 from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
-from pikku_storage.workflows import function, workflow
+from pikku_storage.workflows import Limits, function, workflow
 from pikku_storage.workflows.dispatch import Message
+from pikku_storage.workflows.engine import admission, rules
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.support import connection, mirrored
@@ -113,13 +114,23 @@ def cost_of_inline(steps: int) -> Cost:
     return cost
 
 
+@workflow(name="cost.limited", limits=Limits(concurrency=2))
+def limited(flow: Flow, steps: int) -> None:
+    for index in range(steps):
+        flow.do(f"step {index}", noop)
+
+
 @pytest.fixture(autouse=True)
-def warmed_up(kept_messages: None) -> None:
-    """The version is stored and the clock has been read: once per process, not per run."""
+def warmed_up(kept_messages: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version is stored and the clock has been read: once per process, not per run. What operators have set is read
+    once a second, however many runs there are."""
+    monkeypatch.setattr(rules, "REMEMBERED", float("inf"))
+    rules.forget(connection.alias)
     sequence.run({"steps": 1})
     queued_one.start()
     spread.start({"width": 1})
     parent.run({"children": 1})
+    limited.run({"steps": 0})
     sent.clear()
 
 
@@ -240,12 +251,47 @@ def test_the_claim_waits_for_the_disk_only_if_it_is_the_last_and_the_outcome_alw
     assert "synchronous_commit" not in outcome
 
 
-def test_a_relay_with_nothing_to_do_reads_twice() -> None:
-    """Steps and runs that are due; on MongoDB also those that carry what must follow."""
+@pytest.mark.parametrize("steps", [0, 10])
+def test_a_limit_costs_the_same_however_many_steps_a_run_has(steps: int) -> None:
+    """Read what is held, and who stands in line; insert the slot; note that it was let in. At the end, look who stands
+    in line, and delete the slot."""
+    plain = cost_of_inline(steps)
+    with Cost() as cost:
+        limited.run({"steps": steps})
+    assert cost.statements - plain.statements == by_vendor(6, postgresql=6, mongodb=7), cost.texts
+
+
+def test_a_run_that_is_not_let_in_costs_the_same_however_many_wait() -> None:
+    service = WorkflowService()
+    held = service._runtime
+    handles = [limited.start({"steps": 1}) for _ in range(30)]
+    for number in range(2):
+        holder = handles[number]
+        held.slots.take(
+            admission._slots_of(holder.get(), rules.rules_of(held, "cost.limited"))[0].line,
+            number,
+            holder.id,
+            workflow="cost.limited",
+            key=None,
+            at=held.now(),
+            inside={},
+        )
+    costs = []
+    for handle in handles[2:]:
+        with Cost() as cost:
+            service.orchestrate_workflow(handle.id)
+        costs.append(cost.statements)
+    # The first one finds the line empty.
+    assert len(set(costs[1:])) == 1, costs
+
+
+def test_a_relay_with_nothing_to_do_reads_three_times() -> None:
+    """Steps and runs that are due, and slots of runs that have ended; on MongoDB also those that carry what must
+    follow."""
     sequence.run({"steps": 1})
     with Cost() as cost:
         assert WorkflowService().relay() == []
-    assert cost.statements == by_vendor(2, postgresql=2, mongodb=4), cost.texts
+    assert cost.statements == by_vendor(3, postgresql=3, mongodb=5), cost.texts
 
 
 def test_a_mirror_costs_its_own_statements_and_reads_where_a_run_ends(mirror: Any) -> None:

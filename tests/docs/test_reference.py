@@ -18,8 +18,9 @@ from pikku_storage import exceptions, testing
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
 from pikku_storage.testing import plugin
-from pikku_storage.workflows import StepContext, errors, invariants, records, tasks, timeline
+from pikku_storage.workflows import Limits, StepContext, errors, invariants, records, tasks, timeline
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
+from pikku_storage.workflows.engine import waits
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.routing import RELAY_ENTRY, RELAY_EXPIRES, SENDING_LIMITS
@@ -38,6 +39,7 @@ from tests.docs.signatures import public_methods, public_properties, signature_t
 REFERENCE = DOCS / "reference"
 PACKAGES = [ROOT / "pikku_storage", ROOT / "console"]
 # What a definition offers beside its methods and options.
+LIMITS_GUIDE = DOCS / "how-to" / "limit-concurrency-and-rate.md"
 DEFINITION = REFERENCE / "workflows-and-functions.md"
 
 
@@ -158,6 +160,7 @@ TYPES = {
     "BooleanField": "boolean",
     "DateTimeField": "time",
     "IntegerField": "integer",
+    "TextField": "text",
 }
 
 
@@ -221,6 +224,10 @@ def test_the_options_of_the_decorators_are_documented() -> None:
         assert inspect.signature(decorator).parameters.keys() == {first, "options"}
         rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, f"`@{decorator.__name__}`")]
         assert rows == [name for name in inspect.signature(definition).parameters if name != first]
+    rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`Limits`")]
+    assert rows == [field.name for field in fields(Limits)]
+    kinds = [codes_in(row[0])[0] for row in table_rows(LIMITS_GUIDE, "See what a run waits for")]
+    assert kinds == list(waits.KINDS)
 
 
 def test_what_a_step_knows_of_itself_is_documented() -> None:

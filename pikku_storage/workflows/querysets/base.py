@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django.db import models
 
@@ -54,6 +54,9 @@ class EngineQuerySet(models.QuerySet[Row]):
     """What the querysets of engine rows share: every write goes through one of the three methods below, and what it
     wrote to the mirror, if there is one."""
 
+    is_mirrored: ClassVar[bool] = True
+    """Whether the mirror has these rows too. It has what runs did; what decides who goes next is the engine's alone."""
+
     @property
     def engine(self) -> Engine:
         """The engine of the database this queryset writes to."""
@@ -63,7 +66,7 @@ class EngineQuerySet(models.QuerySet[Row]):
     def _apply(self, *operations: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`."""
         counts = self.engine.apply(*operations, durable=durable)
-        if counts[0]:
+        if counts[0] and self.is_mirrored:
             pass_on(self.db, operations, counts)
         return counts
 
