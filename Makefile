@@ -4,6 +4,7 @@ VENV ?= .venv
 PORT ?= 8000
 MONGODB_PORT ?= 27117
 BIN := $(VENV)/bin
+RANDOM_TEXT = $$($(BIN)/python -c "import secrets; print(secrets.token_urlsafe(60))")
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format bench mongodb clean
@@ -24,7 +25,7 @@ check: $(VENV)/.installed-dev ## Lint, format, types, migrations, deployment set
 	$(BIN)/mypy pikku_storage console example_project tests
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=example_project.settings_production DATABASE_URL=sqlite:///:memory: \
-	  CELERY_BROKER_URL=memory:// ALLOWED_HOSTS=shop.example SECRET_KEY=$$($(BIN)/python -c "import secrets; print(secrets.token_urlsafe(60))") \
+	  CELERY_BROKER_URL=memory:// ALLOWED_HOSTS=shop.example SECRET_KEY=$(RANDOM_TEXT) PIKKU_SECRET_KEK=$(RANDOM_TEXT) \
 	  $(BIN)/python manage.py check --deploy --fail-level WARNING
 
 format: $(VENV)/.installed-dev ## Format the code and mend what the linter can mend

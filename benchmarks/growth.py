@@ -13,6 +13,7 @@ from benchmarks.django_project import prepare_database
 from benchmarks.environment import Environment
 from benchmarks.memory import weigh
 from benchmarks.scenarios import CHAIN_100, COMMITS
+from benchmarks.secrets import of_secrets
 from benchmarks.systems.pikku import PikkuInlinePostgresql
 from benchmarks.systems.raw import RawDjangoPostgresql
 
@@ -30,6 +31,8 @@ def compare(environment: Environment, say: Say) -> Iterator[Comparison]:
         say(f"a run of {LONG_RUN:,} steps ({alias})")
         yield _of_steps(environment, alias)
     yield from _of_runs(environment, say)
+    for alias in ("sqlite", "default"):
+        yield from of_secrets(environment, alias, say)
     say("weighing workers")
     yield weigh(environment)
 

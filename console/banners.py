@@ -20,7 +20,7 @@ from pikku_storage.conf import settings
 from pikku_storage.exceptions import WorkflowStepFailedError
 from pikku_storage.workflows.engine.waits import LIMIT_KINDS
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, WORKFLOW_NOT_FOUND
-from pikku_storage.workflows.statuses import RunStatus
+from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
 _MESSAGE_LIMIT = 400
 _GRACE = timedelta(seconds=30)
@@ -49,7 +49,7 @@ def banner_of(
     if run.status == RunStatus.CANCELLED:
         return _cancelled(run)
     if run.status == RunStatus.SUSPENDED:
-        return _suspended(run)
+        return _suspended(run, steps, now)
     if run.status == RunStatus.RUNNING:
         return _waiting(run, steps, timeline, now)
     return None
@@ -102,7 +102,10 @@ def _cancelled(run: RunRow) -> Banner:
     )
 
 
-def _suspended(run: RunRow) -> Banner:
+def _suspended(run: RunRow, steps: Sequence[StepRow], now: datetime) -> Banner:
+    asks = next((step for step in steps if step.is_approval and step.status == StepStatus.RUNNING), None)
+    if asks is not None:
+        return _asks(run, asks, now)
     message = message_of(run.error)
     code = code_of(run.error)
     if code == RPC_NOT_FOUND:
@@ -129,6 +132,20 @@ def _not_let_in(run: RunRow, now: datetime) -> Banner | None:
     said = shorten(str(waits_for.get("text") or ""), _MESSAGE_LIMIT)
     text = format_html(gettext("Waiting to be let in: {}. Lined up {}."), said, ago(since, now))
     return Banner(kind="waiting", text=text)
+
+
+def _asks(run: RunRow, step: StepRow, now: datetime) -> Banner:
+    who = {
+        "owner": gettext("Its owner may answer."),
+        "not-initiator": gettext("Anybody signed in may answer but who started the run."),
+    }.get(step.approvers or "", gettext("Anybody may answer."))
+    text = format_html(
+        gettext("Waiting for an answer to <b>{}</b>, asked {}."), message_of(run.error), ago(step.created_at, now)
+    )
+    if step.planned is None:
+        return Banner(kind="waiting", text=text, code=code_of(run.error), hint=who)
+    ends = gettext("It expires %(when)s.") % {"when": absolute(step.created_at + step.planned)}
+    return Banner(kind="waiting", text=text, code=code_of(run.error), hint=f"{who} {ends}")
 
 
 def _waiting(run: RunRow, steps: Sequence[StepRow], timeline: Timeline, now: datetime) -> Banner | None:

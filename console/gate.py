@@ -11,17 +11,13 @@ from django.http import HttpRequest
 
 def may_view(request: HttpRequest, opts: Options[Any]) -> bool:
     """Whether the caller may see that model's rows: superusers, and staff with its view or change permission."""
-    return _has_any(request, opts, "view", "change")
+    return may(request, "view", opts) or may(request, "change", opts)
 
 
-def may_change(request: HttpRequest, opts: Options[Any]) -> bool:
-    """Whether the caller may operate on them: superusers, and staff with its change permission."""
-    return _has_any(request, opts, "change")
-
-
-def _has_any(request: HttpRequest, opts: Options[Any], *actions: str) -> bool:
+def may(request: HttpRequest, action: str, opts: Options[Any]) -> bool:
+    """Whether the caller may `add`, `change`, `delete` or `view` that model's rows: superusers, and staff with that
+    permission. To operate on runs is to change them."""
     user = request.user
     if not (user.is_active and user.is_staff):
         return False
-    names = (f"{opts.app_label}.{get_permission_codename(action, opts)}" for action in actions)
-    return any(user.has_perm(name) for name in names)
+    return user.has_perm(f"{opts.app_label}.{get_permission_codename(action, opts)}")

@@ -13,12 +13,13 @@ from django.db.models.functions import Substr
 
 from console.records import AttemptRow, RunRow, StepRow
 from pikku_storage.json import Json
+from pikku_storage.workflows.gates import APPROVAL_RPC
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
 from pikku_storage.workflows.reads import attempts_of
 from pikku_storage.workflows.statuses import StepStatus
 
 RUN_COLUMNS = tuple(column.name for column in fields(RunRow))
-STEP_COLUMNS = tuple(column.name for column in fields(StepRow) if column.name != "planned_ms")
+STEP_COLUMNS = tuple(column.name for column in fields(StepRow) if column.name not in {"planned_ms", "approvers"})
 ATTEMPT_COLUMNS = tuple(column.name for column in fields(AttemptRow))
 MOST_RELATIONS = 50
 
@@ -32,9 +33,13 @@ def read_run(runs: QuerySet[WorkflowRun], run_id: str) -> RunRow | None:
 def read_steps(using: str, run_id: str) -> list[StepRow]:
     """All steps of a run without their payloads, oldest first."""
     rows = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id")
-    # Only a sleep has its length in its data; the data of a function's step may be large and is left alone.
-    rows = rows.annotate(planned_ms=Case(When(rpc_name__isnull=True, then=KT("data__duration"))))
-    return [StepRow(**row) for row in rows.values(*STEP_COLUMNS, "planned_ms")]
+    # Only of what waits is something in the data shown; the data of a function's step may be large and is left alone.
+    is_approval = When(rpc_name=APPROVAL_RPC, then=KT("data__expiry"))
+    rows = rows.annotate(
+        planned_ms=Case(When(rpc_name__isnull=True, then=KT("data__duration")), is_approval),
+        approvers=Case(When(rpc_name=APPROVAL_RPC, then=KT("data__approvers"))),
+    )
+    return [StepRow(**row) for row in rows.values(*STEP_COLUMNS, "planned_ms", "approvers")]
 
 
 def read_attempts(using: str, run_id: str) -> list[AttemptRow]:

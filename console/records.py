@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pikku_storage.ids import child_run_id
+from pikku_storage.workflows.gates import APPROVAL_RPC, GATE_RPCS
 from pikku_storage.workflows.records import HistoryEntry
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus
 
@@ -70,7 +71,10 @@ class StepRow:
     created_at: datetime
     updated_at: datetime
     planned_ms: str | float | None = None
-    """How long a sleep was to take, if the step is one and somebody looked; databases differ in the type."""
+    """How long a sleep was to take, or an approval may, if the step is one and somebody looked; databases differ in the
+    type."""
+    approvers: str | None = None
+    """Who may answer, if the step is an approval and somebody looked."""
 
     @property
     def attempt(self) -> int:
@@ -79,7 +83,7 @@ class StepRow:
 
     @property
     def planned(self) -> timedelta | None:
-        """How long a sleep was to take; `None` if that is not known."""
+        """How long a sleep was to take, or an approval may; `None` if that is not known."""
         if self.planned_ms is None:
             return None
         try:
@@ -92,6 +96,16 @@ class StepRow:
         """Whether a run of its own does the current attempt, and has not ended."""
         is_noted = self.status == StepStatus.RUNNING and self.child_run_id is not None
         return is_noted and self.child_run_id == child_run_id(self.id, self.attempt)
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether it waits for a person instead of being carried out."""
+        return self.rpc_name in GATE_RPCS
+
+    @property
+    def is_approval(self) -> bool:
+        """Whether it asks for an answer."""
+        return self.rpc_name == APPROVAL_RPC
 
     @property
     def compensates(self) -> str | None:

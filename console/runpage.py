@@ -30,6 +30,7 @@ from console.timeline import Lane, Timeline, build_timeline, is_sleeping_step
 from pikku_storage.json import Json
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.registry import registry
+from pikku_storage.workflows.schedules.wire import fire_time_of
 from pikku_storage.workflows.statuses import StepStatus
 from pikku_storage.workflows.timeline import TimelineEvent
 
@@ -191,6 +192,8 @@ class StepPanel:
         remarks = []
         if queued >= timedelta(milliseconds=1):
             remarks.append(gettext("queued %(length)s") % {"length": duration(queued)})
+        if self.row.is_gate:
+            return [gettext("waits for a person")] if self.state is State.WAITING else []
         if not self.is_sleep and any(attempt.row.running_at for attempt in attempts):
             remarks.append(gettext("ran %(length)s") % {"length": duration(ran)})
         if row.max_attempts is not None and not self.is_sleep:
@@ -338,7 +341,7 @@ class RunPage:
             attempts_text = format_html('{} <span class="pk-error">({})</span>', attempts, failures)
         return [
             Fact(gettext("Owner"), self._owner, run.owner_id or ""),
-            Fact(gettext("Trigger"), f"{trigger} · {where}"),
+            Fact(gettext("Trigger"), " · ".join(filter(None, (trigger, run.from_wire("schedule"), where))), self._fire),
             Fact(gettext("Started"), ago(run.created_at, self.now), absolute(run.created_at)),
             Fact(
                 gettext("Ended"),
@@ -352,6 +355,12 @@ class RunPage:
             Fact(gettext("Idempotency key"), _code(run.idempotency_key), run.idempotency_key or ""),
             Fact(gettext("Last worker"), _code(self._last_worker), self._last_worker or ""),
         ]
+
+    @property
+    def _fire(self) -> str:
+        """The time for which a schedule started it, in the schedule's time zone."""
+        fire_at = fire_time_of(self.run.wire) if self.run.from_wire("fireTime") else None
+        return "" if fire_at is None else gettext("for %(time)s") % {"time": f"{fire_at:%Y-%m-%d %H:%M %Z}"}
 
     @property
     def _owner(self) -> str:
@@ -452,7 +461,8 @@ def load_panel(using: str, step_id: str, *, run: RunRow | None, now: datetime, s
         return None
     is_sleep = is_sleeping_step(step.row, [attempt.row for attempt in step.attempts])
     is_live = run is None or not run.is_terminal
-    state = state_of(step.row.status, is_sleep=is_sleep, retry_is_due=is_live and step.row.due_at is not None)
+    is_wait = is_sleep or step.row.is_gate
+    state = state_of(step.row.status, is_wait=is_wait, retry_is_due=is_live and step.row.due_at is not None)
     return StepPanel(step, state, is_sleep=is_sleep, now=now, site=site)
 
 

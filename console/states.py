@@ -33,10 +33,11 @@ _PLAIN = {
 }
 
 
-def state_of(status: str, *, is_sleep: bool = False, retry_is_due: bool = False) -> State:
-    """The state of a step with that status. A sleep that is not over waits; so does a failure to be tried again."""
+def state_of(status: str, *, is_wait: bool = False, retry_is_due: bool = False) -> State:
+    """The state of a step with that status. A sleep that is not over waits; so does one that asks a person, and a
+    failure to be tried again."""
     state = _PLAIN.get(status, State.QUEUED)
-    if (is_sleep and state is State.QUEUED) or (retry_is_due and state is State.FAILED):
+    if (is_wait and state in {State.QUEUED, State.RUNNING}) or (retry_is_due and state is State.FAILED):
         return State.WAITING
     return state
 

@@ -37,6 +37,7 @@ class Bar:
     attempt: int
     name: str
     is_sleep: bool = False
+    is_gate: bool = False
     first: int | None = None
     last: int | None = None
 
@@ -48,7 +49,7 @@ class Bar:
             "ran": gettext("succeeded"),
             "failed": gettext("failed"),
             "running": gettext("running"),
-            "waiting": gettext("sleep") if self.is_sleep else gettext("waits for the next attempt"),
+            "waiting": self._waiting_title,
         }
         return gettext("%(step)s · attempt %(n)d · %(what)s · %(took)s") % {
             "step": self.name,
@@ -56,6 +57,12 @@ class Bar:
             "what": words[self.kind],
             "took": duration(self.end - self.start),
         }
+
+    @property
+    def _waiting_title(self) -> str:
+        if self.is_gate:
+            return gettext("waits for a person")
+        return gettext("sleep") if self.is_sleep else gettext("waits for the next attempt")
 
     @property
     def is_busy(self) -> bool:
@@ -151,8 +158,8 @@ def _recoloured(lane: Lane, statuses: Mapping[str, str]) -> Lane:
         children = tuple(_recoloured(child, statuses) for child in lane.children)
         return replace(lane, children=children, state=state_of_group(child.state for child in children))
     status = statuses.get(lane.name)
-    is_sleep = all(bar.kind == "waiting" for bar in lane.bars)
-    return replace(lane, state=State.UNREACHED if status is None else state_of(status, is_sleep=is_sleep))
+    is_wait = all(bar.kind == "waiting" for bar in lane.bars)
+    return replace(lane, state=State.UNREACHED if status is None else state_of(status, is_wait=is_wait))
 
 
 def select_lanes(lanes: Iterable[Lane], *, state: str = "", name: str = "") -> list[Lane]:
@@ -263,7 +270,7 @@ class _LaneBuilder:
     def lane(self, step: StepRow, attempts: Sequence[AttemptRow]) -> Lane:
         is_sleep = is_sleeping_step(step, attempts)
         retry_is_due = self.is_live and step.due_at is not None
-        state = state_of(step.status, is_sleep=is_sleep, retry_is_due=retry_is_due)
+        state = state_of(step.status, is_wait=is_sleep or step.is_gate, retry_is_due=retry_is_due)
         bars = tuple(self._bars(step, attempts, is_sleep, state)) or (self._placeholder(step),)
         return Lane(
             name=step.step_name,
@@ -280,7 +287,7 @@ class _LaneBuilder:
     def _bars(self, step: StepRow, attempts: Sequence[AttemptRow], is_sleep: bool, state: State) -> Iterable[Bar]:
         for number, attempt in enumerate(attempts, start=1):
             following = attempts[number] if number < len(attempts) else None
-            pieces = self._sleep(attempt) if is_sleep else self._work(attempt)
+            pieces = self._wait(attempt) if is_sleep or step.is_gate else self._work(attempt)
             waits = following is not None or state is State.WAITING
             if attempt.status == StepStatus.FAILED and waits:
                 pieces = (*pieces, self._delay(attempt, following))
@@ -294,11 +301,12 @@ class _LaneBuilder:
                         attempt=number,
                         name=step.step_name,
                         is_sleep=is_sleep,
+                        is_gate=step.is_gate,
                         first=self.seq.get((step.step_name, number, first.value)),
                         last=None if last is None else self.seq.get((step.step_name, number + next_begins, last.value)),
                     )
 
-    def _sleep(self, attempt: AttemptRow) -> tuple[_Piece, ...]:
+    def _wait(self, attempt: AttemptRow) -> tuple[_Piece, ...]:
         until = attempt.ended_at or self.limit
         return (("waiting", attempt.created_at, until, StepStatus.PENDING, _ending(attempt)),)
 
@@ -327,6 +335,8 @@ class _LaneBuilder:
         return Bar(kind=kind, start=step.created_at, end=step.updated_at, attempt=1, name=step.step_name)
 
     def _function(self, step: StepRow, is_sleep: bool) -> str:
+        if step.is_gate:
+            return gettext("approval") if step.is_approval else gettext("suspension")
         if not is_sleep:
             return step.rpc_name or ""
         planned = step.planned
@@ -338,6 +348,8 @@ class _LaneBuilder:
 
     def _note(self, step: StepRow, state: State, is_sleep: bool, bars: Sequence[Bar]) -> str:
         last = bars[-1]
+        if step.is_gate and (self.is_live or state not in ACTIVE):
+            return self._gate_note(step, state, last)
         if state is State.WAITING and step.due_at is not None:
             return self._due_note(step.due_at, is_sleep)
         if not self.is_live and state in ACTIVE:
@@ -358,6 +370,16 @@ class _LaneBuilder:
                 return gettext("failed after %(n)d attempts") % {"n": step.attempt}
             return ngettext("%(n)d attempt", "%(n)d attempts", step.attempt) % {"n": step.attempt}
         return ""
+
+    def _gate_note(self, step: StepRow, state: State, bar: Bar) -> str:
+        if state is State.WAITING:
+            planned = step.planned
+            if planned is not None and (left := step.created_at + planned - self.now) > timedelta():
+                return gettext("waits for a person · %(left)s left") % {"left": duration(left)}
+            return gettext("waits for a person")
+        if state is State.FAILED:
+            return gettext("not answered")
+        return gettext("waited %(length)s") % {"length": round_duration(bar.end - bar.start)}
 
     def _due_note(self, due_at: datetime, is_sleep: bool) -> str:
         left = due_at - self.now

@@ -29,6 +29,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "pikku_storage.workflows",
+    "pikku_storage.secrets",
     "console",
     "example_project.orders",
 ]
@@ -97,6 +98,10 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
 # Shorter than the defaults, so that the demo wakes a sleeping run soon and misses a killed worker within seconds.
 PIKKU_STORAGE: dict[str, object] = {
     "DATABASE": PIKKU if PIKKU in DATABASES else "default",
+    # To be thrown away: anybody can read it. Production demands one of its own.
+    "SECRET_KEK": env.str("PIKKU_SECRET_KEK", "insecure-and-for-development-only"),
+    "SECRET_KEK_VERSION": env.int("PIKKU_SECRET_KEK_VERSION", 1),
+    "SECRET_PREVIOUS_KEKS": env.json("PIKKU_SECRET_PREVIOUS_KEKS", {}),
     "LEASE": "15s",
     "RELAY_INTERVAL": "1s",
     "STALLED_AFTER": "20s",

@@ -1,6 +1,7 @@
 """Settings for production: secrets must be given, and nothing travels unencrypted.
 
-Needs SECRET_KEY, ALLOWED_HOSTS, DATABASE_URL and CELERY_BROKER_URL, and stops with the name of the one that is missing.
+Needs SECRET_KEY, PIKKU_SECRET_KEK, ALLOWED_HOSTS, DATABASE_URL and CELERY_BROKER_URL, and stops with the name of the
+one that is missing.
 """
 
 from example_project.databases import databases_from_env
@@ -14,7 +15,10 @@ CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in ALLOWED_HOSTS]
 
 DATABASES = databases_from_env(env, base_dir=BASE_DIR)
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL")
-PIKKU_STORAGE = {"DATABASE": PIKKU_STORAGE["DATABASE"]}
+PIKKU_STORAGE = {
+    **{key: PIKKU_STORAGE[key] for key in ("DATABASE", "SECRET_KEK_VERSION", "SECRET_PREVIOUS_KEKS")},
+    "SECRET_KEK": env.str("PIKKU_SECRET_KEK"),
+}
 
 # The application stands behind a proxy that ends TLS and sets this header itself.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

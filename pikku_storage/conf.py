@@ -3,6 +3,8 @@ them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 from celery import current_app
@@ -14,6 +16,14 @@ APP_LABELS = "pikku_"
 """What the labels of this package's apps begin with."""
 
 
+class SecretFormat(StrEnum):
+    """What `SECRET_FORMAT` may be."""
+
+    BOUND = "bound"
+    COMPATIBLE = "compatible"
+    BOUND_ONLY = "bound-only"
+
+
 class PikkuSettings:
     """Typed access to `PIKKU_STORAGE`. Every property documents one key."""
 
@@ -22,6 +32,13 @@ class PikkuSettings:
 
     def _milliseconds(self, key: str, default: Duration) -> int:
         return to_milliseconds(self._get(key, default))
+
+    @property
+    def AUDIT_SINK(self) -> str | None:
+        """Dotted path of what is called with each `pikku_storage.auditing.AuditEvent`; `None` keeps none. By default
+        they go to the logger `pikku_storage.audit`."""
+        value: str | None = self._get("AUDIT_SINK", "pikku_storage.auditing.log_event")
+        return value
 
     @property
     def DATABASE(self) -> str:
@@ -82,6 +99,74 @@ class PikkuSettings:
     def MAX_PAYLOAD_BYTES(self) -> int:
         """The most bytes of UTF-8 JSON that one input, result or state value may take. Default 4 MiB."""
         return int(self._get("MAX_PAYLOAD_BYTES", 4 * 1024 * 1024))
+
+    @property
+    def SECRET_KEK(self) -> str | None:
+        """The passphrase that new secrets, credentials and encrypted fields are sealed under. Default `None`: nothing
+        can be sealed."""
+        return _passphrase(self._get("SECRET_KEK", None))
+
+    @property
+    def SECRET_KEK_VERSION(self) -> int:
+        """The version of `SECRET_KEK`; count it up with each new passphrase. Default 1."""
+        return _version(self._get("SECRET_KEK_VERSION", 1))
+
+    @property
+    def SECRET_PREVIOUS_KEKS(self) -> dict[int, str]:
+        """Earlier passphrases by their version, which stored rows may still need. Default `{}`."""
+        given = self._get("SECRET_PREVIOUS_KEKS", {})
+        if not isinstance(given, Mapping):
+            raise TypeError("it is no dictionary of passphrases by their version")
+        return {_version(version): _passphrase(text) or "" for version, text in given.items()}
+
+    @property
+    def KEY_PROVIDER(self) -> str:
+        """Dotted path of the class that knows the passphrases. Default: the one that reads the three settings above."""
+        return str(self._get("KEY_PROVIDER", "pikku_storage.secrets.keys.SettingsKeys"))
+
+    @property
+    def SECRET_FORMAT(self) -> SecretFormat:
+        """How secrets and credentials are sealed: `"bound"` to their place, `"compatible"` with the TypeScript
+        packages, or `"bound-only"`, which also refuses to open what is not bound. Default `"bound"`."""
+        return SecretFormat(self._get("SECRET_FORMAT", "bound"))
+
+    @property
+    def SECRET_AUDIT(self) -> bool:
+        """Whether writes, deletions and rotations of secrets and credentials are recorded. Default `True`."""
+        return bool(self._get("SECRET_AUDIT", True))
+
+    @property
+    def SECRET_AUDIT_READS(self) -> bool:
+        """Whether reads are recorded too. Default `False`."""
+        return bool(self._get("SECRET_AUDIT_READS", False))
+
+    @property
+    def SECRET_ALLOWED_HOSTS(self) -> dict[str, list[str]]:
+        """By the name of a secret, the hosts that it may be sent to; `*.example.com` is any host below it. Default
+        `{}`."""
+        given = self._get("SECRET_ALLOWED_HOSTS", {})
+        if not isinstance(given, Mapping) or any(isinstance(hosts, str) for hosts in given.values()):
+            raise TypeError("it is no dictionary of lists of hosts")
+        return {str(key): [str(host) for host in hosts] for key, hosts in given.items()}
+
+    @property
+    def SECRET_STRICT_HOSTS(self) -> bool:
+        """Whether a secret without allowed hosts may be sent nowhere. Default `False`: anywhere."""
+        return bool(self._get("SECRET_STRICT_HOSTS", False))
+
+
+def _passphrase(given: object) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise TypeError("a passphrase is a text")
+    return given or None
+
+
+def _version(given: object) -> int:
+    # JSON, and so the environment, has texts for keys.
+    text = str(given)
+    if isinstance(given, bool) or not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise ValueError("a key version is a whole number from 1")
+    return int(text)
 
 
 KEYS = frozenset(name for name in vars(PikkuSettings) if name.isupper())

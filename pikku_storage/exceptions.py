@@ -6,7 +6,7 @@ who knows the TypeScript packages recognises them. `http_status` is what an HTTP
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -32,6 +32,105 @@ class PayloadError(PikkuError, ValueError):
 
     def __reduce__(self) -> tuple[type[PayloadError], tuple[str, str]]:
         return type(self), (self.path, self.reason)
+
+
+class MissingScopeError(PikkuError):
+    """Something needs a scope that is not held."""
+
+    http_status = 403
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"Missing required scope: {scope}")
+        self.scope = scope
+        self.payload = {"error": "missing_scope", "scope": scope}
+
+
+class DecryptionError(PikkuError):
+    """What was to be opened does not open: another key, another place, or something was changed."""
+
+
+class InvalidEncryptedPayloadError(DecryptionError):
+    """What was to be opened is nothing that was ever sealed: too short, or of no known form."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid encrypted payload")
+
+
+class WeakKeyMaterialError(PikkuError):
+    """Shared key material is too short; nothing is sealed or opened with it. The text never quotes it."""
+
+    def __init__(self, name: str, least: int, length: int) -> None:
+        super().__init__(
+            f"{name} must be at least {least} characters of high-entropy key material, got {length}. "
+            "Generate one with `openssl rand -base64 32` and redeploy every service that shares it."
+        )
+        self.name = name
+
+
+class SecretError(PikkuError):
+    """Base of the errors of secrets, credentials and encrypted fields. They name what they are about, and the key
+    version; never a value."""
+
+
+class SecretNotFoundError(SecretError):
+    """There is no secret of that name."""
+
+    http_status = 404
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"Requested secret not found: {key}")
+        self.key = key
+
+
+class SecretDecryptionError(SecretError, DecryptionError):
+    """What is stored does not open: the key is another one, or the row was changed or moved."""
+
+    def __init__(self, subject: str, key_version: int | None, reason: str) -> None:
+        super().__init__(f"Failed to decrypt {subject} (key_version {key_version}): {reason}")
+        self.subject = subject
+        self.key_version = key_version
+        self.reason = reason
+
+
+class InvalidCredentialError(SecretError):
+    """A credential opens, and what is in it is no JSON."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Credential '{name}' contains invalid data")
+        self.name = name
+
+
+class KeyNotAvailableError(SecretError):
+    """A key version cannot be used: no passphrase or no salt, another passphrase than it began with, or retired."""
+
+    def __init__(self, key_version: int, reason: str) -> None:
+        super().__init__(f"No KEK available for key_version {key_version}: {reason}")
+        self.key_version = key_version
+        self.reason = reason
+
+
+class NothingToRotateError(SecretError):
+    """A rotation was asked for, and there is no key to rotate from."""
+
+    def __init__(self) -> None:
+        super().__init__("No previousKey configured — nothing to rotate from")
+
+
+class SecretAccessDeniedError(SecretError):
+    """A scoped service was asked for a name that was not declared, or for something that it never does."""
+
+    http_status = 403
+
+
+class SecretHostNotAllowedError(SecretError):
+    """A secret was asked for, to be sent to a host that it may not be sent to."""
+
+    http_status = 403
+
+    def __init__(self, key: str, host: str) -> None:
+        super().__init__(f"Secret {key!r} may not be sent to {host!r}")
+        self.key = key
+        self.host = host
 
 
 class WorkflowError(PikkuError):
@@ -88,6 +187,16 @@ class WorkflowRunNotFoundError(WorkflowError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"Workflow run not found: {run_id}")
         self.run_id = run_id
+
+
+class ScheduleNotFoundError(WorkflowError):
+    """There is no schedule of that name."""
+
+    http_status = 404
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Schedule not found: {name}")
+        self.name = name
 
 
 class StepNotFoundError(WorkflowError):
@@ -155,6 +264,41 @@ class WorkflowDepthError(WorkflowError):
             "Does one of them start itself for ever?"
         )
         self.name = name
+
+
+class WorkflowApprovalResolvedError(WorkflowError):
+    """The gate has its outcome, or an answer that is still to be judged; `status` says which: `decided`, `expired`,
+    `answered`, or how the run ended."""
+
+    http_status = 409
+
+    def __init__(self, reason: str, status: str) -> None:
+        super().__init__(f"The approval '{reason}' takes no further answer: it is {status}")
+        self.reason = reason
+        self.status = status
+
+
+class WorkflowApprovalForbiddenError(WorkflowError):
+    """Whoever answered is not the one that the gate asks; `detail` says why."""
+
+    http_status = 403
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"Not allowed to answer the approval '{reason}': {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class WorkflowApprovalInvalidError(WorkflowError, ValueError):
+    """The answer does not fit the gate's schema; `problems` are `{message, path}` each."""
+
+    http_status = 422
+
+    def __init__(self, reason: str, problems: Sequence[Mapping[str, Any]]) -> None:
+        self.reason = reason
+        self.problems = [dict(problem) for problem in problems]
+        texts = "; ".join(f"{'.'.join(map(str, each['path'])) or '(all)'}: {each['message']}" for each in self.problems)
+        super().__init__(f"The answer to the approval '{reason}' does not fit: {texts}")
 
 
 class WorkflowStepFunctionMismatchError(WorkflowError):

@@ -19,9 +19,12 @@ from django.test import override_settings
 from pytest_django import DjangoDbBlocker, Settings
 
 from example_project.databases import PIKKU
+from pikku_storage.crypto import envelope
 from pikku_storage.workflows import mirroring
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from pikku_storage.workflows.schedules import synchronising
 from tests.conformance.support import MIRROR
+from tests.secret_keys import SALT, keys_of_version
 
 KEPT_BY_FLUSH = {"auth_permission", "django_content_type"}
 """What `migrate` makes and no test changes."""
@@ -51,6 +54,14 @@ def _quick_flush() -> Iterator[None]:
 def _configured_celery() -> None:
     """The app is configured when it is first asked, which must not be by a test that changes the settings."""
     assert current_app.conf.beat_schedule is not None
+
+
+@pytest.fixture(autouse=True)
+def _no_declared_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay leaves the schedules alone that the example project declares: they would fire in tests that travel in
+    time."""
+    looked_for_ever = dict.fromkeys(connections, float("inf"))
+    monkeypatch.setattr(synchronising, "_last_looks", looked_for_ever)
 
 
 def _server(variable: str, name: str) -> str:
@@ -154,3 +165,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if given is not None or {"db", "transactional_db"} & set(getattr(item, "fixturenames", ())):
             options = {**(given.kwargs if given else {}), "databases": "__all__"}
             item.add_marker(pytest.mark.django_db(*(given.args if given else ()), **options), append=False)
+
+
+@pytest.fixture
+def known_salt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every salt is the same, so that a key is derived once for all tests."""
+    monkeypatch.setattr(envelope, "generate_kek_salt", lambda: SALT)
+
+
+@pytest.fixture
+def use_keys(settings: Settings, known_salt: None) -> Callable[..., None]:
+    """Makes a key version current: `use_keys(2)`; and sets other settings beside it. It begins with version 1."""
+
+    def use(version: int = 1, **others: Any) -> None:
+        settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, **keys_of_version(version), **others}
+
+    use()
+    return use

@@ -16,7 +16,13 @@ from factory.base import Factory
 from factory.declarations import LazyAttribute, LazyFunction, SelfAttribute, Sequence, SubFactory
 from factory.django import DjangoModelFactory
 
-from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from pikku_storage.workflows.models import (
+    WorkflowAnswer,
+    WorkflowRun,
+    WorkflowStep,
+    WorkflowStepHistory,
+    WorkflowVersion,
+)
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.service import WorkflowService
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
@@ -95,6 +101,19 @@ class AttemptRowFactory(DjangoModelFactory[WorkflowStepHistory]):
     id = LazyAttribute(lambda row: WorkflowStepHistory.id_of(row.step.id, row.attempt))
     status = StepStatus.PENDING.value
     created_at = SelfAttribute("step.created_at")
+
+
+class AnswerRowFactory(DjangoModelFactory[WorkflowAnswer]):
+    """A row of `workflow_answers`."""
+
+    class Meta:
+        model = WorkflowAnswer
+
+    run_id = LazyFunction(lambda: RunRowFactory.create().pk)
+    step_name = "__workflow_approval:release"
+    ordinal = 0
+    id = LazyAttribute(lambda row: WorkflowAnswer.id_of(row.run_id, row.step_name, row.ordinal))
+    created_at = A_MONDAY
 
 
 class VersionRowFactory(DjangoModelFactory[WorkflowVersion]):

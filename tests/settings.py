@@ -10,6 +10,7 @@ from pathlib import Path
 
 from example_project.settings import *
 from example_project.settings import DATABASE_ROUTERS, DATABASES, INSTALLED_APPS, PIKKU_STORAGE
+from tests.secret_keys import PASSPHRASE
 
 _name = os.environ.setdefault("PIKKU_TEST_DATABASE", f"test_pikku_{os.getpid()}")
 for _database in DATABASES.values():
@@ -23,8 +24,8 @@ for _database in DATABASES.values():
 CELERY_BROKER_URL = "memory://"
 CELERY_BROKER_TRANSPORT = None  # type: ignore[assignment]
 CELERY_BROKER_TRANSPORT_OPTIONS = {}
-PIKKU_STORAGE = {"DATABASE": PIKKU_STORAGE["DATABASE"]}
+PIKKU_STORAGE = {"DATABASE": PIKKU_STORAGE["DATABASE"], "SECRET_KEK": PASSPHRASE}
 DATABASE_ROUTERS = ["tests.routers.TestsRouter", *DATABASE_ROUTERS[1:]]
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.ledger"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.ledger", "tests.shelf"]
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

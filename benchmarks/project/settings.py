@@ -15,7 +15,7 @@ DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"
 
-INSTALLED_APPS = ["pikku_storage.workflows", "benchmarks.project"]
+INSTALLED_APPS = ["pikku_storage.workflows", "pikku_storage.secrets", "benchmarks.project"]
 if find_spec("django_celery_results") is not None:
     INSTALLED_APPS.append("django_celery_results")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -26,7 +26,7 @@ DATABASES = {
 }
 
 _PREFIX = os.environ["BENCH_REDIS_PREFIX"]
-PIKKU_STORAGE = {"QUEUE": os.environ.get("BENCH_QUEUE", "pikku")}
+PIKKU_STORAGE = {"QUEUE": os.environ.get("BENCH_QUEUE", "pikku"), "SECRET_KEK": "for-benchmarks-only"}
 CELERY_BROKER_URL = os.environ["BENCH_BROKER_URL"]
 CELERY_BROKER_TRANSPORT_OPTIONS = {"global_keyprefix": _PREFIX, "max_retries": 3, "interval_start": 0}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

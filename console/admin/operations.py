@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.admin.base import EngineRowAdmin
 from console.formatting import short_id
-from console.gate import may_change
+from console.gate import may
 from console.operations import OPERATIONS, Operation, ReasonForm
 from console.runpage import RunUrls
 from pikku_storage.exceptions import PikkuError
@@ -53,7 +53,7 @@ class OperatedRunAdmin(EngineRowAdmin):
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         """The gate's answer."""
-        return self.has_view_permission(request) and may_change(request, self.opts)
+        return self.has_view_permission(request) and may(request, "change", self.opts)
 
     def object_urls(self, name: str) -> list[URLPattern]:
         """The pages of the operations."""

@@ -24,6 +24,7 @@ from console.keyset import KeysetChangeList
 from console.runpage import RunUrls, load_panel
 from console.states import state_of
 from console.templatetags.pikku_console import pill
+from pikku_storage.workflows.gates import GATE_RPCS
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
 from pikku_storage.workflows.reads import step_ids_of
 from pikku_storage.workflows.statuses import StepStatus
@@ -169,7 +170,9 @@ class StepAdmin(StepPages):
     def status_pill(self, step: WorkflowStep) -> SafeString:
         """What it is doing: a failed step that is due again is waiting, and so is a sleep."""
         is_sleep = step.rpc_name is None and step.status == StepStatus.SCHEDULED
-        return pill(state_of(step.status, is_sleep=is_sleep, retry_is_due=step.due_at is not None))
+        return pill(
+            state_of(step.status, is_wait=is_sleep or step.rpc_name in GATE_RPCS, retry_is_due=step.due_at is not None)
+        )
 
     @admin.display(description=_("function"), empty_value="—")
     def function(self, step: WorkflowStep) -> SafeString | None:

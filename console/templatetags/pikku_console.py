@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from console import formatting
 from console.states import State
+from pikku_storage.workflows.schedules.policies import ScheduleState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
 
 register = template.Library()
@@ -20,6 +21,7 @@ register = template.Library()
 _LABELS: dict[str, Any] = {
     **dict(State.choices),
     **dict(StepStatus.choices),
+    **dict(ScheduleState.choices),
     **dict(VersionStatus.choices),
     **dict(RunStatus.choices),
 }

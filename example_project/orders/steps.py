@@ -4,7 +4,9 @@ Each writes its effect under the step's invocation id, which all attempts of the
 after a crash finds what it did before and does it no second time.
 """
 
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from django.db import transaction
 from django.db.models import F, Sum
@@ -28,6 +30,8 @@ from pikku_storage.exceptions import FinalError
 from pikku_storage.workflows import current_step, function
 
 EffectT = TypeVar("EffectT", bound=Effect)
+
+SHOP_TIMEZONE = "Europe/London"
 
 
 class OutOfStock(FinalError):
@@ -111,6 +115,22 @@ def undo_order(error: dict[str, Any], input: dict[str, Any], invocation_id: str)
             for line in lines_of(order_id):
                 Product.objects.filter(pk=line.product_id).update(stock=F("stock") + line.quantity)
     return {"because": error["message"], "refunded_cents": amount}
+
+
+@function(timeout="1min")
+def sum_up_day(day: str) -> dict[str, Any]:
+    """What the shop took, gave back and sent on a day, in its own time zone."""
+    begin = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(SHOP_TIMEZONE))
+    taken, returned, parcels = (
+        model._default_manager.filter(created_at__gte=begin, created_at__lt=begin + timedelta(days=1))
+        for model in (Payment, Refund, Parcel)
+    )
+    return {
+        "day": day,
+        "taken_cents": taken.aggregate(sum=Sum("amount_cents", default=0))["sum"],
+        "refunded_cents": returned.aggregate(sum=Sum("amount_cents", default=0))["sum"],
+        "parcels": parcels.count(),
+    }
 
 
 def lines_of(order_id: str) -> list[OrderLine]:

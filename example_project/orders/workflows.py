@@ -1,14 +1,18 @@
-"""How the shop fulfils an order."""
+"""How the shop fulfils an order, and what it looks back on every night."""
 
+from datetime import timedelta
 from typing import Any
 
+from example_project.orders.forms import ReleaseForm
 from example_project.orders.models import Notification
 from example_project.orders.steps import (
+    SHOP_TIMEZONE,
     book_parcel,
     charge_card,
     notify,
     pack_item,
     reserve_stock,
+    sum_up_day,
     undo_order,
     write_invoice,
 )
@@ -19,6 +23,8 @@ Kind = Notification.Kind
 
 # Orders above this wait a moment, so that somebody could stop a fraud.
 HOLD_ABOVE_CENTS = 20_000
+# Orders above this leave the house only when somebody releases them who did not start the run.
+RELEASE_ABOVE_CENTS = 30_000
 # Failures that are a normal end of an order and no fault: what the customer is told.
 REFUSALS = {"OUT_OF_STOCK": Kind.OUT_OF_STOCK, "CARD_DECLINED": Kind.DECLINED}
 
@@ -66,6 +72,14 @@ def fulfil_order(
 
     if total_cents > HOLD_ABOVE_CENTS:
         flow.sleep("fraud hold", "2s")
+    if total_cents > RELEASE_ABOVE_CENTS:
+        answer = flow.approval("release", ReleaseForm, expiry="2days", approvers="not-initiator")
+        if answer.is_expired or not answer.data["release"]:
+            because = {"message": "nobody released it in time" if answer.is_expired else "it was not released"}
+            undo = {"error": because, "input": {"order_id": order_id}, "invocation_id": ""}
+            flow.do("give everything back", undo_order, undo)
+            tell_customer(Kind.CANCELLED)
+            return {"outcome": Kind.CANCELLED.value, "reason": because["message"]}
 
     try:
         parcel = flow.do(
@@ -86,5 +100,14 @@ def fulfil_order(
     return {"outcome": Kind.SHIPPED.value, "tracking": parcel["tracking"]}
 
 
+@workflow(schedule="0 3 * * *", timezone=SHOP_TIMEZONE)
+def nightly_report(flow: Any, day: str | None = None) -> dict[str, Any]:
+    """What the shop did on a day: by its schedule, on the one that has just ended. A run started by hand names its
+    day."""
+    day = day or (flow.fire_time - timedelta(days=1)).date().isoformat()
+    figures: dict[str, Any] = flow.do("sum up the day", sum_up_day, {"day": day})
+    return figures
+
+
 WORKFLOWS = (fulfil_order.name, ship_parcel.name)
-"""The names of all workflows of the shop."""
+"""The names of the workflows that an order goes through."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import cut
-from pikku_storage.db.operations import NOT_NULL, Conditions, Expired, Operation, OrNull, Update
+from pikku_storage.db.operations import NOT_NULL, Conditions, Expired, Operation, OrNull, Swap, Update, Values
+
+T = TypeVar("T")
 
 
 class Engine(ABC):
@@ -61,6 +63,10 @@ class Engine(ABC):
         The relay asks for it. An engine with transactions never has any.
         """
         return 0
+
+    def retrying(self, write: Callable[[], T]) -> T:
+        """Do a write, as one transaction, and again if the server undid it to break a deadlock."""
+        return write()
 
     @abstractmethod
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
@@ -114,6 +120,12 @@ class Engine(ABC):
 
         Concurrent writers of different keys never lose each other. Answers with the number of rows touched.
         """
+
+    @abstractmethod
+    def swap(self, model: type[models.Model], column: str, swaps: Sequence[Swap], common: Values) -> int:
+        """Give each row its own values and the `common` ones, if its text `column` still holds what was seen; answers
+        how many did. Each row is decided by itself, and each is one write; on engines with transactions all of them
+        are one transaction."""
 
 
 def _condition(name: str, value: Any) -> models.Q:

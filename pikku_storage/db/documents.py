@@ -1,11 +1,13 @@
 """How our models are named on MongoDB.
 
 One place decides it, when a model class is made, so that migrations and models are the same on every database: there
-the primary key is the document's `_id`, whatever its column is called in SQL.
+the primary key is the document's `_id`, whatever its column is called in SQL. Secrets may be shared with the TypeScript
+packages, so their other fields are named as there, in camel case.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.db import connections, models
@@ -14,6 +16,9 @@ from django.db.models.signals import class_prepared
 from pikku_storage.conf import APP_LABELS, settings
 
 VENDOR = "mongodb"
+CAMEL_CASE = frozenset({"pikku_secrets"})
+"""Labels of the apps whose fields are named in camel case."""
+_WORD = re.compile("_([a-z])")
 
 
 def are_kept_in(alias: str) -> bool:
@@ -22,8 +27,12 @@ def are_kept_in(alias: str) -> bool:
 
 
 def _name(sender: type[models.Model], **kwargs: Any) -> None:
-    if sender._meta.app_label.startswith(APP_LABELS) and are_kept_in(settings.DATABASE):
-        sender._meta.pk.column = "_id"
+    if not sender._meta.app_label.startswith(APP_LABELS) or not are_kept_in(settings.DATABASE):
+        return
+    if sender._meta.app_label in CAMEL_CASE:
+        for field in sender._meta.local_concrete_fields:
+            field.column = _WORD.sub(lambda match: match[1].upper(), str(field.column))
+    sender._meta.pk.column = "_id"
 
 
 class_prepared.connect(_name)

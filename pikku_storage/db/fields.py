@@ -13,10 +13,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 if TYPE_CHECKING:
     _CharField = models.CharField[Any, Any]
+    _TextField = models.TextField[Any, Any]
     _DateTimeField = models.DateTimeField[Any, Any]
 else:
     # Generic for the type checker only.
     _CharField = models.CharField
+    _TextField = models.TextField
     _DateTimeField = models.DateTimeField
 
 _TEXT_OR_LARGE_NUMBER = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(-?[0-9.]+e\+[0-9]+)')
@@ -55,6 +57,14 @@ class ExactCharField(_CharField):
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
         """See `_exact`; foreign keys to the column take it over."""
+        return _exact(super().db_parameters(connection), connection)
+
+
+class ExactTextField(_TextField):
+    """Long text, compared as an `ExactCharField` is."""
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
+        """See `_exact`."""
         return _exact(super().db_parameters(connection), connection)
 
 

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from bson import decode, encode
 from django.db import DatabaseError, IntegrityError, OperationalError, connections, models
-from pymongo import WriteConcern
+from pymongo import UpdateOne, WriteConcern
 from pymongo.collection import Collection
 from pymongo.errors import (
     BulkWriteError,
@@ -47,8 +47,10 @@ from pikku_storage.db.operations import (
     KeepOr,
     Operation,
     OrNull,
+    Swap,
     Update,
     Values,
+    columns_of,
 )
 from pikku_storage.exceptions import PayloadError
 
@@ -104,6 +106,25 @@ class MongodbEngine(Engine):
                 return (0,) * (1 + len(rest))
             counts = self._chain(rest[0], rest[1:])
             return (counts[0], *counts)
+
+    def swap(self, model: type[models.Model], column: str, swaps: Sequence[Swap], common: Values) -> int:
+        """See `Engine.swap`."""
+        if not swaps:
+            return 0
+        columns_of(swaps)
+        shared, primary_key = self._document(model, common), model._meta.pk
+        updates = []
+        for swap in swaps:
+            key = primary_key.get_db_prep_value(swap.pk, self.connection)
+            own = {_column(model, name): value for name, value in swap.values.items()}
+            updates.append(
+                UpdateOne(
+                    {_column(model, primary_key.attname): key, _column(model, column): swap.seen},
+                    {"$set": {**own, **shared}},
+                )
+            )
+        with _translated():
+            return int(self._call(model._meta.db_table, "bulk_write", updates, ordered=False).matched_count)
 
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
         """See `Engine.merge_json_key`."""

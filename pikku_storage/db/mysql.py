@@ -40,7 +40,7 @@ class MysqlEngine(SqlEngine):
         return utc(row[0].replace(tzinfo=UTC))
 
     def retrying(self, write: Callable[[], T]) -> T:
-        """Do a write, as one transaction, and again if the server undid it to break a deadlock."""
+        """See `Engine.retrying`."""
         # Inside a transaction the server undid all of it, and only its owner can do that again.
         if not self.connection.get_autocommit():
             return write()

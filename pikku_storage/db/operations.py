@@ -85,6 +85,24 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class Swap:
+    """One row of `Engine.swap`: what a column of it was seen to hold, and what it gets if it still does. Texts, as they
+    are stored; all rows of a call get the same columns."""
+
+    pk: Any
+    seen: str
+    values: Mapping[str, str]
+
+
+def columns_of(swaps: Sequence[Swap]) -> tuple[str, ...]:
+    """The columns that all of them set. Raises `ValueError` if they are not the same ones."""
+    columns = tuple(swaps[0].values)
+    if any(swap.values.keys() != set(columns) for swap in swaps):
+        raise ValueError("All rows of a call get the same columns")
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Removes the rows of `model` that meet `where`."""
 

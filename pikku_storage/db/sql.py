@@ -17,7 +17,17 @@ from django.db.backends.utils import CursorWrapper
 
 from pikku_storage.db.base import Engine
 from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField, encode, field_of
-from pikku_storage.db.operations import Conditions, Delete, Guard, Insert, InsertMany, Operation
+from pikku_storage.db.operations import (
+    Conditions,
+    Delete,
+    Guard,
+    Insert,
+    InsertMany,
+    Operation,
+    Swap,
+    Values,
+    columns_of,
+)
 from pikku_storage.db.shapes import ColumnShape, Form, OperationShape, Shape, take_apart
 
 PLANS = 512
@@ -147,6 +157,33 @@ class SqlEngine(Engine):
         with connection.cursor() as cursor:
             query.execute(cursor, values, connection)
             return [selected.row(row, connection) for row in cursor.fetchall()]
+
+    def swap(self, model: type[models.Model], column: str, swaps: Sequence[Swap], common: Values) -> int:
+        """See `Engine.swap`."""
+        if not swaps:
+            return 0
+        connection, primary_key = self.connection, model._meta.pk
+        own = columns_of(swaps)
+        assignments = ", ".join(f"{self.column(model, name)} = %s" for name in (*own, *common))
+        key, seen = self.column(model, primary_key.attname), self.column(model, column)
+        text = f"UPDATE {self.table(model)} SET {assignments} WHERE {key} = %s AND {seen} = %s"
+        shared = [field_of(model, name).get_db_prep_save(value, connection) for name, value in common.items()]
+        rows = [
+            [
+                *[swap.values[name] for name in own],
+                *shared,
+                primary_key.get_db_prep_value(swap.pk, connection),
+                swap.seen,
+            ]
+            for swap in swaps
+        ]
+
+        def write() -> int:
+            with transaction.atomic(using=self.using), connection.cursor() as cursor:
+                cursor.executemany(text, rows)
+                return int(cursor.rowcount)
+
+        return self.retrying(write)
 
     def set_by_key(
         self,

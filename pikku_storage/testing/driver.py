@@ -54,9 +54,10 @@ class RunUntilIdle:
         self._runtime = Runtime(using, WORKER)
 
     def __call__(self) -> list[Waiting]:
-        """Do what workers and the relay would do now, until nothing is left to do: new runs, queued steps, sleeps and
-        retries that are due, leases that ran out. Answers with what still waits; an empty list means that every run has
-        ended.
+        """Do what workers and the relay would do now, until nothing is left to do: new runs, queued steps, schedules,
+        sleeps and retries that are due, leases that ran out. Schedules that the code declares fire if the test has
+        stored them, with `ScheduleService().synchronise()`. Answers with what still waits; an empty list means
+        that every run has ended.
 
         Steps that fail are recorded in their runs, and raise nothing here. Raises `AssertionError` if there is no end.
         """
@@ -70,7 +71,7 @@ class RunUntilIdle:
     def _round(self) -> None:
         """Rows say what there is to do, so no message is missed, not even one that waits for a commit which a test's
         transaction never has."""
-        self._service.relay()
+        self._service.relay(synchronise=False)
         for run_id, step_name in self._queued_steps():
             with waiting_is_no_error(run_id):
                 self._service.execute_workflow_step(run_id, step_name)

@@ -22,7 +22,9 @@ class WorkflowsConfig(AppConfig):
 
     def ready(self) -> None:
         """Import what registers itself."""
-        from pikku_storage.workflows import checks  # noqa: F401
+        import pikku_storage.checks
+        import pikku_storage.workflows.checks
+        import pikku_storage.workflows.schedules.checks  # noqa: F401
 
         post_migrate.connect(_prepare_tables, sender=self)
         autodiscover_modules("workflows")

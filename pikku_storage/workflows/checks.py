@@ -7,43 +7,26 @@ from typing import Any
 
 from celery import current_app
 from django.apps import AppConfig
-from django.conf import settings as django_settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
-from pikku_storage.conf import KEYS, settings
+from pikku_storage.conf import settings
 from pikku_storage.db import documents, engine
 from pikku_storage.workflows.routing import RELAY_TASK
 
 
 @checks.register("pikku")
-def check_settings(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
-    """`pikku.E001` unknown key, `pikku.E002` a value that cannot be used, `pikku.E003` no such dispatcher."""
-    found: list[checks.CheckMessage] = []
-    given = getattr(django_settings, "PIKKU_STORAGE", {})
-    for key in sorted(set(given) - KEYS):
-        hint = f"The keys are {', '.join(sorted(KEYS))}."
-        found.append(checks.Error(f"PIKKU_STORAGE has the unknown key {key!r}.", hint=hint, id="pikku.E001"))
-    for key in sorted(KEYS):
-        try:
-            getattr(settings, key)
-        except (TypeError, ValueError) as error:
-            found.append(
-                checks.Error(
-                    f"PIKKU_STORAGE[{key!r}] cannot be used: {error}",
-                    hint="See docs/reference/settings.md.",
-                    id="pikku.E002",
-                )
-            )
+def check_dispatcher(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
+    """`pikku.E003`: no such dispatcher."""
     try:
         if settings.DISPATCHER is not None and not callable(getattr(import_string(settings.DISPATCHER), "send", None)):
             raise TypeError(f"{settings.DISPATCHER} has no method send")
     except (ImportError, TypeError, AttributeError) as error:
         hint = "Name a class with a send(messages) method, or None to run every workflow inline."
-        found.append(checks.Error(f"PIKKU_STORAGE['DISPATCHER']: {error}", hint=hint, id="pikku.E003"))
-    return found
+        return [checks.Error(f"PIKKU_STORAGE['DISPATCHER']: {error}", hint=hint, id="pikku.E003")]
+    return []
 
 
 @checks.register("pikku")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final
 
+from pikku_storage.access.actors import user_id_of
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.exceptions import WorkflowInputError, WorkflowNotFoundError
 from pikku_storage.json import to_text
@@ -12,7 +13,6 @@ from pikku_storage.workflows.engine import admission, rules
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.limits import RateLimit, check_slots
 from pikku_storage.workflows.models import WorkflowControl
-from pikku_storage.workflows.people import user_id_of
 from pikku_storage.workflows.records import Control
 from pikku_storage.workflows.registry import registry
 

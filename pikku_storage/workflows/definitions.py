@@ -41,6 +41,8 @@ from pikku_storage.workflows.limits import (
 )
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
+from pikku_storage.workflows.schedules.declarations import NAME_LENGTH as SCHEDULE_NAME_LENGTH
+from pikku_storage.workflows.schedules.declarations import Declaration
 
 if TYPE_CHECKING:
     from pikku_storage.workflows.flow import Flow
@@ -186,6 +188,10 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
         *,
         name: str | None = None,
         versioning: Versioning = "auto-upgrade",
+        schedule: str | None = None,
+        timezone: str | None = None,
+        catch_up: str = "latest",
+        overlap: str = "allow",
         limits: Limits | None = None,
         priority: Priority | None = None,
         deadline: Deadline | None = None,
@@ -202,8 +208,18 @@ class WorkflowDefinition(_Definition[P, Any], AsyncTwins):
             )
         if not self.signature.parameters:
             raise WorkflowRegistrationError(f"{self.source_place}: a workflow's first parameter is the flow")
+        self.schedule = None if schedule is None else self._declared(schedule, timezone, catch_up, overlap)
+        if schedule is None and (timezone is not None or (catch_up, overlap) != ("latest", "allow")):
+            raise WorkflowRegistrationError(f"{self.source_place}: timezone, catch_up and overlap go with a schedule")
         self.limits, self.priority, self.deadline = limits, priority, deadline
         self._check_flow_control()
+
+    def _declared(self, cron: str, timezone: str | None, catch_up: str, overlap: str) -> Declaration:
+        try:
+            to_text(self.name, root="name", longest=SCHEDULE_NAME_LENGTH)
+            return Declaration.of(cron, timezone, catch_up, overlap)
+        except ValueError as error:
+            raise WorkflowRegistrationError(f"{self.source_place}: {error}") from None
 
     def _check_flow_control(self) -> None:
         try:
@@ -422,6 +438,10 @@ def workflow(
     *,
     name: str | None = None,
     versioning: Versioning = "auto-upgrade",
+    schedule: str | None = None,
+    timezone: str | None = None,
+    catch_up: str = "latest",
+    overlap: str = "allow",
     limits: Limits | None = None,
     priority: Priority | None = None,
     deadline: Deadline | None = None,
@@ -434,6 +454,10 @@ def workflow(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     * `name`: what rows and messages call it; the Python name by default.
     * `versioning`: `"auto-upgrade"`, the default, lets runs go on with today's body; with `"pinned"` a run whose body
       was changed waits, suspended, for a worker that has the one it was started with.
+    * `schedule`: a cron expression; the relay starts a run at each of its times, with no input.
+    * `timezone`: the IANA time zone of the expression, that of the project's settings by default.
+    * `catch_up`: what is started for fires that were missed: `"latest"` one, `"all"` or `"skip"`.
+    * `overlap`: `"skip"` starts no run while that of the fire before is live; `"allow"` does.
     * `limits`: how many of its runs may be inside at once, and how many may begin in a while.
     * `priority`: 1 (last) to 9 (first), or a function of the input; 5 by default.
     * `deadline`: how long after its start a run fails with `DEADLINE_EXCEEDED`.

@@ -5,18 +5,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, overload
 
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, RPCNotFoundError, WorkflowInputError
 from pikku_storage.json import Json, to_json, to_json_object
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, to_timeout
-from pikku_storage.workflows.engine import children
+from pikku_storage.workflows.engine import children, gates
 from pikku_storage.workflows.engine.attempts import Target
 from pikku_storage.workflows.engine.replay import COMPENSATION_ARGUMENTS, Call, Replay, target_of
 from pikku_storage.workflows.errors import RPC_NOT_FOUND
+from pikku_storage.workflows.policies import Approvers
+from pikku_storage.workflows.records import ApprovalOutcome
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
+from pikku_storage.workflows.schedules.wire import fire_time_of
+from pikku_storage.workflows.schemas import SchemaSource
 
 T = TypeVar("T")
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
@@ -50,6 +55,14 @@ class Flow:
     def owner_id(self) -> str | None:
         """The owner of the run."""
         return self._replay.run.owner_id
+
+    @property
+    def fire_time(self) -> datetime | None:
+        """The time for which a schedule started the run, in the schedule's time zone; `None` if none did.
+
+        A run that is late, caught up or backfilled has the time that it is for, and every pass the same.
+        """
+        return fire_time_of(self._replay.run.wire)
 
     @overload
     def do(
@@ -147,6 +160,31 @@ class Flow:
         except ValueError as error:
             raise WorkflowInputError(f"The sleep {name!r}: {error}") from None
         self._replay.sleep(self._replay.next_name(name), milliseconds)
+
+    def suspend(self, reason: str) -> None:
+        """Stop the run here, `suspended`, until somebody resumes it. `reason` says to them what for."""
+        gates.suspend(self._replay, reason)
+
+    def approval(
+        self,
+        reason: str,
+        schema: SchemaSource | None = None,
+        *,
+        expiry: Duration | None = None,
+        approvers: Approvers = "any",
+        approver_scope: str | None = None,
+    ) -> ApprovalOutcome:
+        """Ask a person, and wait for an answer that counts; no worker is held meanwhile.
+
+        `reason` names the approval, and is what `run.approve` is given. `schema` says what the answer must look like: a
+        Django form, a dataclass, a pydantic model or a JSON Schema (a dict). After `expiry`, the outcome is `expired`.
+        `approvers` says who may answer: `any`, the run's `owner`, or anybody signed in who is `not-initiator`;
+        `approver_scope` is needed in addition.
+
+        Raises `WorkflowInputError` for an option that cannot be used, `WorkflowStepNameNotString`, and
+        `WorkflowStepFailedError` for an approval whose step was failed by hand.
+        """
+        return gates.approval(self._replay, gates.Question.of(reason, schema, expiry, approvers, approver_scope))
 
     def patched(self, name: str) -> bool:
         """Whether this run takes the new way of a body that was changed while runs are under way.

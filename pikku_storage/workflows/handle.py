@@ -141,6 +141,10 @@ class WorkflowRunHandle(AsyncTwins):
         """Look at a waiting or suspended run again, now; `False` if it has ended."""
         return self._service.resume_workflow(self.id, reason=reason, by=by)
 
+    def approve(self, reason: str, decision: Json, *, by: Any = None) -> None:
+        """Answer an approval of this run: see `WorkflowService.approve_step`."""
+        self._service.approve_step(self.id, reason, decision, by=by)
+
     def retry(self, *, reason: str | None = None, by: Any = None) -> WorkflowRunHandle:
         """Try again what failed: see `WorkflowService.retry_run`."""
         return self._service.retry_run(self.id, reason=reason, by=by)

@@ -11,11 +11,20 @@ from itertools import groupby, pairwise
 from pikku_storage.conf import settings
 from pikku_storage.json import Json
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, WORKFLOW_NOT_FOUND
+from pikku_storage.workflows.gates import SUSPEND_RPC, Approval
 from pikku_storage.workflows.reads import attempts_of
-from pikku_storage.workflows.records import StepState
-from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES, TERMINAL_RUN_STATUSES, RunStatus, StepStatus
+from pikku_storage.workflows.records import Answer, StepState
+from pikku_storage.workflows.statuses import (
+    LIVE_RUN_STATUSES,
+    TERMINAL_RUN_STATUSES,
+    RunStatus,
+    StepStatus,
+    Verdict,
+)
 
 BATCH = 200
+_WAITS_FOR_CODE = {RPC_NOT_FOUND, WORKFLOW_NOT_FOUND, VERSION_CONFLICT}
 _STAMPS = ("created_at", "scheduled_at", "running_at", "succeeded_at", "failed_at")
 
 
@@ -50,6 +59,8 @@ class _Run:
     pass_until: datetime | None
     parent_run_id: str | None
     wire: dict[str, Json] | None
+    gate_opened_at: datetime | None
+    error: dict[str, Json] | None
     line: str | None
 
     @property
@@ -97,8 +108,15 @@ def _check_batch(runtime: Runtime, runs: list[_Run]) -> Iterator[Violation]:
         entry = _Attempt(step_id=row["step_id"], attempt=row["attempt"], status=row["status"], stamps=stamps)
         attempts.setdefault(entry.step_id, []).append(entry)
     yield from _check_children(runtime, [run for run in runs if run.parent_run_id is not None], now)
+    answers = runtime.answers.filter(run_id__in=ids).order_by("run_id", "step_name", "ordinal")
+    trails: dict[str, dict[str, list[Answer]]] = {}
+    for row in answers.values(*Answer.COLUMNS):
+        trails.setdefault(row["run_id"], {}).setdefault(row["step_name"], []).append(Answer(**row))
     for run in runs:
         yield from _check_run(run, by_run.get(run.id, []), now)
+        for step_name, trail in trails.get(run.id, {}).items():
+            for rule, detail in _check_trail(trail, is_live=run.status in LIVE_RUN_STATUSES):
+                yield Violation(rule=rule, run_id=run.id, step_name=step_name, detail=detail)
         for step in by_run.get(run.id, []):
             for rule, detail in _check_step(step, attempts.get(step.step_id, [])):
                 yield Violation(rule=rule, run_id=run.id, step_name=step.step_name, detail=detail)
@@ -113,8 +131,10 @@ def _check_run(run: _Run, steps: list[StepState], now: datetime) -> Iterator[Vio
         yield violation("pass-lease", "a pass without a lease, or a lease without a pass")
     if run.pass_token is not None and not is_live:
         yield violation("terminal-run-entered", f"a pass is inside although the run is {run.status}")
-    if is_live and run.status != RunStatus.SUSPENDED and run.due_at is None and not any(s.due_at for s in steps):
+    if is_live and run.due_at is None and not _waits_for_a_person(run, steps) and not any(s.due_at for s in steps):
         yield violation("stuck-run", "nothing of this live run will ever be due")
+    if run.gate_opened_at is not None and run.status != RunStatus.SUSPENDED:
+        yield violation("gate-over", f"{run.status} and still listed among the runs that ask for an approval")
     if run.status in TERMINAL_RUN_STATUSES:
         if run.due_at is not None:
             yield violation("terminal-run-due", f"{run.status} and still due at {run.due_at:%Y-%m-%d %H:%M:%S}")
@@ -124,6 +144,25 @@ def _check_run(run: _Run, steps: list[StepState], now: datetime) -> Iterator[Vio
         for step in steps:
             if step.status == StepStatus.RUNNING and step.due_at is not None and step.due_at < now - grace:
                 yield violation("abandoned-step", f"runs in a {run.status} run, its lease long over", step.step_name)
+            if step.is_open_gate and step.due_at is None:
+                yield violation("open-gate", f"waits for a person in a {run.status} run", step.step_name)
+
+
+def _waits_for_a_person(run: _Run, steps: list[StepState]) -> bool:
+    """Whether it is suspended for as long as that takes: not for code, and not until an approval expires."""
+    if run.status != RunStatus.SUSPENDED or (run.error or {}).get("code") in _WAITS_FOR_CODE:
+        return False
+    approvals = [step for step in steps if step.is_open_gate and step.rpc_name != SUSPEND_RPC]
+    return all(Approval.of(step).expires_at is None for step in approvals)
+
+
+def _check_trail(trail: list[Answer], *, is_live: bool) -> Iterator[tuple[str, str]]:
+    if [entry.ordinal for entry in trail] != list(range(len(trail))):
+        yield "answers-counted", f"the entries of its trail are {', '.join(str(entry.ordinal) for entry in trail)}"
+    if any(entry.verdict != Verdict.REFUSED for entry in trail[:-1]):
+        yield "one-outcome", f"the verdicts of its trail are {', '.join(str(entry.verdict) for entry in trail)}"
+    if is_live and any(entry.verdict is None and entry.due_at is None for entry in trail):
+        yield "forgotten-answer", "an answer is to be judged and will never be due"
 
 
 def _check_children(runtime: Runtime, runs: list[_Run], now: datetime) -> Iterator[Violation]:

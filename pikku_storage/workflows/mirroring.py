@@ -10,10 +10,10 @@ import logging
 import time
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Protocol
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connections, router, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, connections, models, router, transaction
 from django.utils.module_loading import import_string
 
 from pikku_storage.conf import settings
@@ -54,14 +54,28 @@ class Mirror(Protocol):
 
 
 def pass_on(using: str, operations: tuple[Operation | Merge, ...], counts: tuple[int, ...]) -> None:
-    """Tell the mirror of a write to the database `using`, once it is committed; nothing without a mirror."""
+    """Tell the mirror of a write to the database `using`, once it is committed: of what it did to mirrored tables.
+    Nothing without a mirror."""
     named = settings.MIRROR
     if named is None or using == named or using != router.db_for_write(operations[0].model):
         return
+    written = [pair for pair in zip(operations, counts, strict=True) if pair[0].model in mirrored()]
+    if not written:
+        return
+    operations, counts = zip(*written, strict=True)
     if connections[using].in_atomic_block:
         # Until the commit, a body may change what its step has answered with.
         operations = deepcopy(operations)
     transaction.on_commit(partial(mirror(named).repeat, Write(using, operations, counts)), using=using)
+
+
+@cache
+def mirrored() -> frozenset[type[models.Model]]:
+    """What a mirror has. Schedules and answers to approvals are not in it, but a run that a schedule starts is, and the
+    outcome of an approval; the rest, such as who goes next under a limit, is for the engine."""
+    from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+
+    return frozenset((WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion))
 
 
 class Careful:

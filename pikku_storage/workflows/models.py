@@ -1,4 +1,5 @@
-"""The `workflow_*` tables: four of the contract (tables.md §3, 14-17), and three of ours for flow control.
+"""The `workflow_*` tables: the contract's four (tables.md §3, 14-17), and five of ours: for the answers to approvals,
+for schedules, and three for flow control.
 
 Names of tables and columns are the contract's. Columns the contract does not have are nullable and marked "ours".
 Nothing here changes a row: every state change is a guarded UPDATE in `querysets/`, and nobody calls `.save()` on an
@@ -17,14 +18,19 @@ from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.workflows.definitions import NAME_LENGTH
 from pikku_storage.workflows.querysets import (
+    AnswerQuerySet,
     ControlQuerySet,
     RateQuerySet,
     RunQuerySet,
+    ScheduleQuerySet,
     SlotQuerySet,
     StepQuerySet,
     VersionQuerySet,
 )
-from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
+from pikku_storage.workflows.schedules.declarations import NAME_LENGTH as SCHEDULE_NAME_LENGTH
+from pikku_storage.workflows.schedules.fires import LONGEST as CRON_LENGTH
+from pikku_storage.workflows.schedules.policies import CatchUp, Overlap, ScheduleSource
+from pikku_storage.workflows.statuses import RunStatus, StepStatus, Verdict, VersionStatus
 
 ID_LENGTH = 255
 
@@ -69,6 +75,8 @@ class WorkflowRun(models.Model):
     pass_until = MillisecondDateTimeField(null=True)
     wake_token = ExactCharField(max_length=32, null=True)
     last_worker = ExactCharField(_("last worker"), max_length=NAME_LENGTH, null=True)
+    # Ours: since when the suspended run asks for an approval.
+    gate_opened_at = MillisecondDateTimeField(_("asks since"), null=True)
     # Ours, flow control: what it was started with; when it was let in first; what it waits for; and its place in the
     # line before a limit.
     priority = models.IntegerField(_("priority"), null=True)
@@ -99,11 +107,18 @@ class WorkflowRun(models.Model):
             ),
             SparseIndex(fields=("due_at",), present="due_at", name="idx_workflow_runs_due"),
             SparseIndex(fields=("origin_run_id",), present="origin_run_id", name="idx_workflow_runs_origin"),
+            SparseIndex(fields=("gate_opened_at", "id"), present="gate_opened_at", name="idx_workflow_runs_gate"),
             SparseIndex(fields=("line", "line_place"), present="line", name="idx_workflow_runs_line"),
         )
 
     def __str__(self) -> str:
         return f"{self.workflow} · {self.id}"
+
+    @staticmethod
+    def id_of(workflow: str, idempotency_key: str) -> str:
+        """The id of the run that was started with that key: its primary key is what makes the key unique, on every
+        database."""
+        return derived_id("idempotency", workflow, idempotency_key)
 
 
 class WorkflowStep(models.Model):
@@ -199,6 +214,55 @@ class WorkflowStepHistory(models.Model):
     def id_of(step_id: str, attempt: int) -> str:
         """The id of the row of that attempt."""
         return derived_id(step_id, str(attempt))
+
+
+class WorkflowAnswer(models.Model):
+    """One entry of an approval's trail, the `ordinal`-th from 0: somebody's answer, or the approval's expiry.
+
+    Its id is derived from run, step and ordinal, so of those who want to be the next entry one is. An entry whose
+    `verdict` is null is still to be judged.
+    """
+
+    id = text_id(primary_key=True, editable=False)
+    run = models.ForeignKey(
+        WorkflowRun,
+        models.CASCADE,
+        db_column="workflow_run_id",
+        related_name="answers",
+        db_index=False,
+        verbose_name=_("run"),
+    )
+    step_name = ExactCharField(_("step"), max_length=NAME_LENGTH)
+    ordinal = models.IntegerField(_("number"))
+    decision = PayloadField(_("decision"), null=True)
+    decided_by = PayloadField(_("decided by"), null=True)
+    verdict = ExactCharField(_("verdict"), max_length=16, choices=Verdict, null=True)
+    data = PayloadField(_("validated"), null=True)
+    refusal = PayloadField(_("refusal"), null=True)
+    created_at = MillisecondDateTimeField(_("answered"))
+    judged_at = MillisecondDateTimeField(_("judged"), null=True)
+    due_at = MillisecondDateTimeField(_("due"), null=True)
+    redrives = models.IntegerField(_("times driven again"), null=True)
+
+    objects = AnswerQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workflow_answers"
+        verbose_name = _("answer")
+        verbose_name_plural = _("answers")
+        ordering = ("run", "step_name", "ordinal")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "step_name", "ordinal"), name="workflow_answers_ordinal_unique"),
+        )
+        indexes = (SparseIndex(fields=("due_at",), present="due_at", name="idx_workflow_answers_due"),)
+
+    def __str__(self) -> str:
+        return f"{self.step_name} · {self.ordinal}"
+
+    @staticmethod
+    def id_of(run_id: str, step_name: str, ordinal: int) -> str:
+        """The id of the row of that entry."""
+        return derived_id("answer", run_id, step_name, str(ordinal))
 
 
 class WorkflowVersion(models.Model):
@@ -304,3 +368,45 @@ class WorkflowRate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workflow} · {self.key or ''}"
+
+
+class WorkflowSchedule(models.Model):
+    """When to start a workflow, again and again. Its id is derived from its name, which is so unique."""
+
+    id = text_id(primary_key=True, editable=False)
+    name = ExactCharField(_("name"), max_length=SCHEDULE_NAME_LENGTH)
+    workflow = ExactCharField(_("workflow"), max_length=NAME_LENGTH)
+    input = PayloadField(_("input"))
+    owner_id = text_id(verbose_name=_("owner"), null=True)
+    cron = ExactCharField(_("cron expression"), max_length=CRON_LENGTH)
+    timezone = ExactCharField(_("time zone"), max_length=64)
+    catch_up = ExactCharField(_("for missed fires"), max_length=16, choices=CatchUp, default=CatchUp.LATEST)
+    overlap = ExactCharField(_("while the previous run is live"), max_length=16, choices=Overlap, default=Overlap.ALLOW)
+    source = ExactCharField(_("made by"), max_length=16, choices=ScheduleSource, default=ScheduleSource.OPERATOR)
+    enabled = models.BooleanField(_("enabled"), default=True)
+    undeclared = models.BooleanField(_("gone from the code"), default=False)
+    next_fire_at = MillisecondDateTimeField(_("next fire"), null=True)
+    last_fire_at = MillisecondDateTimeField(_("last fire"), null=True)
+    last_run_id = text_id(verbose_name=_("last run"), null=True)
+    created_at = MillisecondDateTimeField(_("created"))
+    updated_at = MillisecondDateTimeField(_("updated"))
+
+    objects = ScheduleQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workflow_schedules"
+        verbose_name = _("schedule")
+        verbose_name_plural = _("schedules")
+        ordering = ("name", "id")
+        indexes = (
+            models.Index(fields=("name", "id"), name="idx_workflow_schedules_name"),
+            SparseIndex(fields=("next_fire_at",), present="next_fire_at", name="idx_workflow_schedules_due"),
+        )
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+    @staticmethod
+    def id_of(name: str) -> str:
+        """The id of the schedule of that name."""
+        return derived_id("schedule", name)

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from pikku_storage.access.actors import actor_of, user_id_of
 from pikku_storage.exceptions import WorkflowError, WorkflowRunNotFoundError
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.bulk import BulkReport, RunFilter, in_bulk
 from pikku_storage.workflows.controls import WorkflowControls
+from pikku_storage.workflows.engine.answers import approve
 from pikku_storage.workflows.engine.children import see_off
 from pikku_storage.workflows.engine.copies import copy_run, kept_for_fork, kept_for_retry
+from pikku_storage.workflows.engine.open_gates import pass_suspensions
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle
-from pikku_storage.workflows.people import user_id_of
 from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES, RunStatus, StepStatus
@@ -44,9 +46,10 @@ class WorkflowOperations(WorkflowControls, WorkflowStorage):
     """Changes the course of runs. `reason` and `by`, a user or an id, say why and who."""
 
     def resume_workflow(self, run_id: str, *, reason: str | None = None, by: Any = None) -> bool:
-        """Look at a run again, now; `False` for one that is terminal or unknown. Steps whose messages may be lost are
-        sent again."""
-        if not self._runtime.runs.wake(run_id, at=self._runtime.now()):
+        """Look at a run again, now; `False` for one that is terminal or unknown. A suspension is over, an approval is
+        not. Steps whose messages may be lost are sent again."""
+        pass_suspensions(self._runtime, run_id)
+        if not self._runtime.runs.resume(run_id, at=self._runtime.now()):
             return False
         waiting = [StepStatus.PENDING, StepStatus.SCHEDULED]
         steps = self._runtime.steps.filter(run_id=run_id, status__in=waiting, queue__isnull=False)
@@ -75,10 +78,21 @@ class WorkflowOperations(WorkflowControls, WorkflowStorage):
                 return False
             self._runtime.hint(self._runtime.message(run_id))
             return True
-        if not self._set_status(run_id, RunStatus.CANCELLED, None, error):
+        if not self._runtime.set_status(run_id, RunStatus.CANCELLED, error=error):
             return False
         see_off(self._runtime, run_id)
         return True
+
+    def approve_step(self, run_id: str, reason: str, decision: Json, *, by: Any = None) -> None:
+        """Answer an approval, also one that the run has not reached yet; the run goes on if the answer counts.
+
+        `by` is a user, an id, or any object with `user_id` and `scopes`. Of answers that race one is taken. The run
+        decides about it: an answer that it refuses leaves the approval open, and the run's state says why. Raises
+        `WorkflowRunNotFoundError`; `WorkflowApprovalResolvedError` if there is an answer already, or the time is over;
+        `WorkflowApprovalForbiddenError` and `WorkflowApprovalInvalidError` for what can be told at once; `PayloadError`
+        for a decision that is not JSON.
+        """
+        approve(self._runtime, run_id, reason, decision, actor_of(by))
 
     def retry_run(self, run_id: str, *, reason: str | None = None, by: Any = None) -> WorkflowRunHandle:
         """Try again what failed.

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from pikku_storage.db import engine
 from pikku_storage.ids import child_run_id
-from pikku_storage.workflows.models import WorkflowStep, WorkflowStepHistory, WorkflowVersion
-from pikku_storage.workflows.records import HistoryEntry, StepDetail, StepState, StepSummary, Version
+from pikku_storage.workflows.gates import APPROVAL_RPC, Approval
+from pikku_storage.workflows.models import (
+    WorkflowAnswer,
+    WorkflowRun,
+    WorkflowStep,
+    WorkflowStepHistory,
+    WorkflowVersion,
+)
+from pikku_storage.workflows.records import (
+    Answer,
+    HistoryEntry,
+    OpenApproval,
+    StepDetail,
+    StepState,
+    StepSummary,
+    Version,
+)
+from pikku_storage.workflows.statuses import StepStatus
 
 _HISTORY_COLUMNS = (
     "step_id",
@@ -40,6 +56,52 @@ def step_ids_of(using: str, run_ids: Iterable[str]) -> Any:
 def attempts_of(using: str, run_ids: Iterable[str]) -> QuerySet[WorkflowStepHistory]:
     """The attempts of all steps of these runs."""
     return WorkflowStepHistory._default_manager.using(using).filter(step_id__in=step_ids_of(using, run_ids))
+
+
+def answers(using: str, run_id: str) -> list[Answer]:
+    """The trails of a run's approvals, in the order of their entries."""
+    rows = WorkflowAnswer.objects.using(using).filter(run_id=run_id)
+    return [Answer(**row) for row in rows.order_by("created_at", "step_name", "ordinal").values(*Answer.COLUMNS)]
+
+
+def open_approvals(
+    using: str, filters: Mapping[str, Any], after: tuple[datetime, str] | None, limit: int
+) -> list[OpenApproval]:
+    """The approvals at which runs stand, the oldest first, after that `(opened_at, run_id)`. Two reads."""
+    runs = WorkflowRun.objects.using(using).filter(gate_opened_at__isnull=False, **filters)
+    if after is not None:
+        opened_at, run_id = after
+        runs = runs.filter(Q(gate_opened_at__gt=opened_at) | Q(gate_opened_at=opened_at, id__gt=run_id))
+    found = list(runs.order_by("gate_opened_at", "id").values("id", "workflow", "owner_id", "gate_opened_at")[:limit])
+    gates = WorkflowStep.objects.using(using).filter(
+        run_id__in=[run["id"] for run in found], rpc_name=APPROVAL_RPC, status=StepStatus.RUNNING
+    )
+    steps: dict[tuple[str, datetime | None], StepState] = {
+        (step.run_id, step.created_at): step
+        for step in (StepState.from_row(row) for row in gates.order_by().values(*StepState.COLUMNS))
+    }
+    # A run that was answered between the two reads has none any more.
+    return [
+        _open_approval(run, step)
+        for run in found
+        if (step := steps.get((run["id"], run["gate_opened_at"]))) is not None
+    ]
+
+
+def _open_approval(run: Mapping[str, Any], step: StepState) -> OpenApproval:
+    approval = Approval.of(step)
+    return OpenApproval(
+        run_id=run["id"],
+        workflow=run["workflow"],
+        owner_id=run["owner_id"],
+        step_name=step.step_name,
+        reason=approval.reason,
+        approvers=approval.policy.approvers,
+        approver_scope=approval.policy.scope,
+        schema=approval.schema,
+        opened_at=step.created_at,
+        expires_at=approval.expires_at,
+    )
 
 
 def run_history(using: str, run_id: str) -> list[HistoryEntry]:

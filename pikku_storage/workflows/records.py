@@ -12,7 +12,9 @@ from typing import Any, ClassVar, Self
 
 from pikku_storage.ids import child_run_id
 from pikku_storage.json import Json
-from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus
+from pikku_storage.workflows.gates import GATE_RPCS
+from pikku_storage.workflows.schedules.policies import ScheduleState
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,11 +165,100 @@ class StepState:
         is_delay = self.rpc_name is None and isinstance(self.data, dict) and "duration" in self.data
         return is_delay and self.status == StepStatus.SCHEDULED
 
+    @property
+    def is_gate(self) -> bool:
+        """Whether this is a suspension or an approval, which nobody carries out."""
+        return self.rpc_name in GATE_RPCS
+
+    @property
+    def is_open_gate(self) -> bool:
+        """Whether it waits for a person."""
+        return self.is_gate and self.status == StepStatus.RUNNING
+
 
 Run.COLUMNS = tuple(field.name for field in fields(Run))
 StepState.COLUMNS = tuple(
     {"step_id": "id", "attempt_count": "current_attempt"}.get(field.name, field.name) for field in fields(StepState)
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An entry in an approval's trail: somebody's decision, or the approval's expiry."""
+
+    id: str
+    run_id: str
+    step_name: str
+    ordinal: int
+    decision: Json
+    decided_by: dict[str, Json] | None
+    verdict: str | None
+    data: Json
+    refusal: list[dict[str, Json]] | None
+    created_at: datetime
+    judged_at: datetime | None
+    due_at: datetime | None
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+
+    @property
+    def is_expiry(self) -> bool:
+        """Whether it says that nobody answered in time."""
+        return self.verdict == Verdict.EXPIRED
+
+    @property
+    def is_outcome(self) -> bool:
+        """Whether it decides the approval, so that nothing can follow it."""
+        return self.verdict in {Verdict.ACCEPTED, Verdict.EXPIRED}
+
+
+Answer.COLUMNS = tuple(field.name for field in fields(Answer))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalOutcome:
+    """What `flow.approval` answers with. `status` is `decided` or `expired`; `data` is the validated answer."""
+
+    status: str
+    data: Json = None
+    decided_by: str | None = None
+    scopes: tuple[str, ...] = ()
+    decided_at: datetime | None = None
+
+    @classmethod
+    def from_result(cls, result: Mapping[str, Any]) -> Self:
+        """From the result of the approval's step."""
+        by = result.get("decidedBy") or {}
+        at = result.get("decidedAt")
+        return cls(
+            status=result["status"],
+            data=result.get("data"),
+            decided_by=by.get("userId"),
+            scopes=tuple(by.get("scopes") or ()),
+            decided_at=None if at is None else datetime.fromisoformat(at),
+        )
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether nobody answered in time."""
+        return self.status == "expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenApproval:
+    """An approval that waits for an answer. `schema` says what the answer must look like: `{kind, path}` of a form,
+    dataclass or pydantic model, `{kind, schema}` of a JSON Schema, or `None`."""
+
+    run_id: str
+    workflow: str
+    owner_id: str | None
+    step_name: str
+    reason: str
+    approvers: str
+    approver_scope: str | None
+    schema: dict[str, Json] | None
+    opened_at: datetime
+    expires_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,3 +382,50 @@ class Version:
 
     graph: Json
     source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule as stored."""
+
+    id: str
+    name: str
+    workflow: str
+    input: dict[str, Json]
+    owner_id: str | None
+    cron: str
+    timezone: str
+    catch_up: str
+    overlap: str
+    source: str
+    enabled: bool
+    undeclared: bool
+    next_fire_at: datetime | None
+    last_fire_at: datetime | None
+    last_run_id: str | None
+    created_at: datetime
+    updated_at: datetime
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+
+    @property
+    def state(self) -> str:
+        """`active`, `paused`, or `undeclared` for one that is gone from the code."""
+        return ScheduleState.of(enabled=self.enabled, undeclared=self.undeclared).value
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it fires."""
+        return self.state == ScheduleState.ACTIVE
+
+
+Schedule.COLUMNS = tuple(field.name for field in fields(Schedule))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfilledFire:
+    """One fire of a backfill, and the run that stands for it; `created` unless it was there before."""
+
+    fire_at: datetime
+    run_id: str
+    created: bool

@@ -8,12 +8,13 @@ from typing import Any
 from django.db import router
 from django.db.models import Q
 
+from pikku_storage.access.actors import id_of
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.workflows import reads
 from pikku_storage.workflows.engine import retention
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.models import WorkflowRun
-from pikku_storage.workflows.records import HistoryEntry, Run, StepDetail, Version
+from pikku_storage.workflows.records import Answer, HistoryEntry, OpenApproval, Run, StepDetail, Version
 from pikku_storage.workflows.timeline import TimelineEvent, build_run_timeline
 
 
@@ -55,6 +56,25 @@ class WorkflowRunService(AsyncTwins):
         """The run, or `None`."""
         row = WorkflowRun.objects.using(self.using).filter(pk=run_id).values(*Run.COLUMNS).first()
         return None if row is None else Run.from_row(row)
+
+    def list_open_approvals(
+        self,
+        *,
+        workflow_name: str | None = None,
+        owner: Any = None,
+        limit: int = 50,
+        after: tuple[datetime, str] | None = None,
+    ) -> list[OpenApproval]:
+        """Approvals that wait for an answer, the oldest first; `owner` is whose runs. `after` is the `(opened_at,
+        run_id)` of the last one seen: pages by key cost the same however deep. Two reads."""
+        filters = {"workflow": workflow_name, "owner_id": None if owner is None else id_of(owner, role="owner")}
+        return reads.open_approvals(
+            self.using, {name: value for name, value in filters.items() if value is not None}, after, limit
+        )
+
+    def get_run_answers(self, run_id: str) -> list[Answer]:
+        """The answers to the run's approvals, also those that were refused, in the order they were given."""
+        return reads.answers(self.using, run_id)
 
     def get_run_steps(self, run_id: str) -> list[StepDetail]:
         """The run's steps, oldest first."""

@@ -5,28 +5,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
+from pikku_storage.access.actors import user_id_of
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import WorkflowRunNotFoundError
-from pikku_storage.ids import derived_id, new_id, new_token
+from pikku_storage.ids import new_token
 from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.engine import admission
 from pikku_storage.workflows.engine.copies import own_wire
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import carry_on, execute_step
-from pikku_storage.workflows.engine.relay import BATCH, relay_runs, relay_steps
+from pikku_storage.workflows.engine.relay import BATCH, relay_answers, relay_runs, relay_steps, safely
 from pikku_storage.workflows.engine.retention import MOST_RUNS, Ended, prune
+from pikku_storage.workflows.engine.starting import run_values
 from pikku_storage.workflows.engine.versions import store_version
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
 from pikku_storage.workflows.limits import Deadline, not_after
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.operations import WorkflowOperations, note_of
-from pikku_storage.workflows.people import user_id_of
 from pikku_storage.workflows.querysets import TERMINAL
 from pikku_storage.workflows.records import Pruned, Run
 from pikku_storage.workflows.registry import registry
-from pikku_storage.workflows.statuses import RunStatus
+from pikku_storage.workflows.schedules.firing import relay_schedules
+from pikku_storage.workflows.schedules.synchronising import keep_in_step
 
 logger = logging.getLogger(__name__)
 
@@ -159,13 +162,16 @@ class WorkflowService(WorkflowOperations):
         self._runtime.hint(self._runtime.message(values["id"], priority=values["priority"]))
         return self._handle(values, True)
 
-    def relay(self, *, limit: int = BATCH) -> list[str]:
-        """One round of the relay: due sleeps, retries, undispatched steps, expired leases, stalled runs, in batches of
-        `limit`, until nothing is due. Safe from any number of processes. Answers with the ids of the runs it drove
-        on."""
+    def relay(self, *, limit: int = BATCH, synchronise: bool = True) -> list[str]:
+        """One round of the relay: due schedules, sleeps, retries, undispatched steps, expired leases, answers that were
+        not judged, stalled runs, in batches of `limit`, until nothing is due. Safe from any number of processes.
+        Answers with the ids of the runs it started or drove on. Without `synchronise` it does not look whether the code
+        declares other schedules than are stored."""
         self._runtime.engine.recover(WorkflowStep, WorkflowRun)
+        if synchronise:
+            safely("the declared schedules", partial(keep_in_step, self._runtime))
         driven: dict[str, None] = {}
-        for look in (relay_steps, relay_runs):
+        for look in (relay_schedules, relay_answers, relay_steps, relay_runs):
             # Whatever is seen to is no longer due, so this ends; the bound is for rows that cannot be moved.
             for _ in range(_MOST_BATCHES):
                 batch = look(self._runtime, limit=limit)
@@ -243,26 +249,21 @@ class WorkflowService(WorkflowOperations):
             "type": to_text(trigger, root="$trigger"),
             **({} if wire is None else to_json_object(wire, root="$wire")),
         }
-        if owner_id is not None:
-            plain_wire["pikkuUserId"] = owner_id
+        key = None if idempotency_key is None else to_text(idempotency_key, root="$idempotency_key")
         at = self._runtime.now()
         controlled = definition.flow_control(plain, at=at, priority=priority, deadline=deadline)
         store_version(self._runtime, definition)
-        return {
-            "id": new_id() if idempotency_key is None else _keyed_id(name, idempotency_key),
-            "workflow": name,
-            "status": RunStatus.RUNNING.value,
-            "input": plain,
-            "state": {},
-            "inline": inline,
-            "graph_hash": definition.graph_hash,
-            "wire": plain_wire,
-            "owner_id": owner_id,
-            "idempotency_key": idempotency_key,
-            "created_at": at,
-            "updated_at": at,
-            **controlled,
-        }
+        return run_values(
+            name,
+            definition,
+            plain,
+            owner_id=owner_id,
+            wire=plain_wire,
+            idempotency_key=key,
+            inline=inline,
+            controlled=controlled,
+            at=at,
+        )
 
     def _handle(self, values: Mapping[str, Any], created: bool) -> WorkflowRunHandle:
         handle = WorkflowRunHandle(self, values["id"], created=created)
@@ -274,8 +275,3 @@ class WorkflowService(WorkflowOperations):
                 values["id"],
             )
         return handle
-
-
-def _keyed_id(name: str, idempotency_key: str) -> str:
-    """The run's id is made from the key, so its primary key is what makes the key unique, on every database."""
-    return derived_id("idempotency", name, to_text(idempotency_key, root="$idempotency_key"))

@@ -38,6 +38,14 @@ class VersionStatus(TextChoices):
     DECLINED = "declined", _("declined")
 
 
+class Verdict(TextChoices):
+    """What became of an entry in an approval's trail. Set once; the last entry that is not refused is the outcome."""
+
+    ACCEPTED = "accepted", _("accepted")
+    REFUSED = "refused", _("refused")
+    EXPIRED = "expired", _("expired")
+
+
 RUN_TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.RUNNING: frozenset(RunStatus),
     RunStatus.SUSPENDED: frozenset(RunStatus),

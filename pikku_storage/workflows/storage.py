@@ -94,7 +94,9 @@ class WorkflowStorage(AsyncTwins):
         self, run_id: str, status: str, output: Any = None, error: BaseException | Mapping[str, Any] | None = None
     ) -> bool:
         """Set a live run's status; a terminal one is never overwritten, an unknown id is a silent no-op."""
-        return self._set_status(run_id, RunStatus(status), to_json(output, root="$output"), _error_json(error))
+        return self._runtime.set_status(
+            run_id, RunStatus(status), output=to_json(output, root="$output"), error=_error_json(error)
+        )
 
     def get_run_status(self, run_id: str) -> RunReport | None:
         """What a caller may know: status, output of a completed run, the error's message, steps; `None` for an unknown
@@ -297,11 +299,6 @@ class WorkflowStorage(AsyncTwins):
     def get_workflow_version(self, name: str, graph_hash: str) -> Version | None:
         """A stored version, or `None`."""
         return reads.version(self._runtime.using, name, graph_hash)
-
-    def _set_status(self, run_id: str, status: RunStatus, output: Json, error: Json) -> bool:
-        at = self._runtime.now()
-        due_at = self._runtime.stalled_end(at) if status is RunStatus.RUNNING else None
-        return self._runtime.runs.set_status(run_id, status, at=at, output=output, error=error, due_at=due_at)
 
 
 def _error_json(error: BaseException | Mapping[str, Any] | None) -> dict[str, Json] | None:

@@ -8,6 +8,7 @@ import pytest
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
+from pikku_storage.auditing import AuditEvent
 from pikku_storage.db import Engine, engine
 from pikku_storage.workflows.dispatch import dispatcher
 from pikku_storage.workflows.engine import rules, versions
@@ -16,7 +17,7 @@ from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
-from tests.conformance.recording import RecordingDispatcher
+from tests.conformance.recording import RecordingDispatcher, events
 from tests.conformance.support import DATABASE, connection
 
 Counter = Callable[[], CaptureQueriesContext]
@@ -89,3 +90,12 @@ def statements(db: None) -> Counter:
         return CaptureQueriesContext(connection)
 
     return count
+
+
+@pytest.fixture
+def audited(settings: Settings, outbox: RecordingDispatcher) -> Iterator[list[AuditEvent]]:
+    """What the audit trail was told."""
+    settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "AUDIT_SINK": "tests.conformance.recording.keep_event"}
+    events.clear()
+    yield events
+    events.clear()

@@ -1,4 +1,4 @@
-"""A dispatcher that keeps messages in a list, so that a test decides what becomes of them."""
+"""A dispatcher that keeps messages in a list, so that a test decides what becomes of them, and an audit trail."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from pikku_storage.auditing import AuditEvent
 from pikku_storage.db import engine
 from pikku_storage.exceptions import PikkuMissingMetaError, WorkflowDispatchException, WorkflowRunNotFoundError
 from pikku_storage.workflows.dispatch import Message
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.support import DATABASE
+
+events: list[AuditEvent] = []
+keep_event = events.append
+"""`PIKKU_STORAGE["AUDIT_SINK"]` of the tests that ask what was audited."""
 
 
 @dataclass(frozen=True, slots=True)

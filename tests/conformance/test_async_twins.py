@@ -1,6 +1,7 @@
 """Every operation has an async twin."""
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.exceptions import StepNotFoundError, WorkflowRunFailedError, WorkflowRunNotFoundError
+from pikku_storage.secrets.credentials import CredentialService
+from pikku_storage.secrets.service import SecretService
 from pikku_storage.workflows import workflow
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.runs import WorkflowRunService
@@ -131,3 +134,21 @@ def test_twins_say_what_they_are() -> None:
     assert twin.__name__ == "aget_run"
     assert twin.__qualname__ == "WorkflowStorage.aget_run"
     assert twin.__doc__ == "Async twin of `get_run`."
+
+
+def test_secrets_and_credentials_have_twins(use_keys: Callable[..., None]) -> None:
+    async def scenario() -> list[Any]:
+        secrets, credentials = SecretService(), CredentialService()
+        await secrets.aset_secret("API_KEY", {"a": 1})
+        await credentials.aset("google", "v", "user-1")
+        return [
+            (await secrets.aget_secret("API_KEY")).reveal(),
+            await secrets.scoped(["API_KEY"]).ahas_secret("API_KEY"),
+            (await secrets.aget_secrets(["API_KEY"])).keys() == {"API_KEY"},
+            (await credentials.aget("google", "user-1")).reveal(),
+            await credentials.aget_all_users(),
+            await secrets.adelete_secret("API_KEY"),
+            await secrets.ahas_secret("API_KEY"),
+        ]
+
+    assert async_to_sync(scenario)() == [{"a": 1}, True, True, "v", ["user-1"], None, False]

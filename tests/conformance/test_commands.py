@@ -1,4 +1,4 @@
-"""`manage.py relay` and `manage.py check_storage`."""
+"""`manage.py relay`, `check_storage`, `approve_run`, `list_schedules` and `backfill_schedule`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from pikku_storage.db import clock, engine
 from pikku_storage.workflows import Limits, current_step, workflow
 from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.gates import APPROVAL_RPC, GATE_RPCS
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.invariants import BATCH, find_violations
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
+from pikku_storage.workflows.registry import registry
+from pikku_storage.workflows.runs import WorkflowRunService
+from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.recording import RecordingDispatcher
 from tests.conformance.support import DATABASE, MINUTE
-from tests.factories import RunFactory, StepFactory
+from tests.factories import AnswerRowFactory, RunFactory, StepFactory
 
 ROOT = Path(__file__).parents[2]
 LONG_AGO = timedelta(days=2)
@@ -175,6 +180,10 @@ def _attempts(run: WorkflowRunHandle) -> Any:
     return WorkflowStepHistory._default_manager.filter(step_id__in=steps)
 
 
+def _answer(number: int, **values: Any) -> Harm:
+    return lambda run: AnswerRowFactory.create(run_id=run.id, ordinal=number, **values)
+
+
 def _both(*harms: Harm) -> Harm:
     return lambda run: [harm(run) for harm in harms]
 
@@ -221,6 +230,25 @@ HARMS: dict[str, tuple[Harm, set[str]]] = {
     "over the budget": (_step(max_attempts=1), {"budget-kept"}),
     "an attempt left open": (_attempt(1, status="running"), {"retried-only-failed"}),
     "claimed for ever": (_step(claim_token="t", claimed_by="worker-1"), {"claim-over"}),
+    "asks although it ended": (lambda run: _run(gate_opened_at=_now())(run), {"gate-over"}),
+    "an approval of what ended": (
+        _both(_step(status="running", rpc_name=APPROVAL_RPC, due_at=None), _attempt(2, status="running")),
+        {"open-gate"},
+    ),
+    "an approval that never ends": (
+        _both(
+            _run(status="suspended"),
+            _step(status="running", rpc_name=APPROVAL_RPC, due_at=None, data={"expiry": 10}),
+            _attempt(2, status="running"),
+        ),
+        {"stuck-run"},
+    ),
+    "a trail with a gap": (_answer(1, verdict="accepted"), {"answers-counted"}),
+    "two outcomes": (_both(_answer(0, verdict="accepted"), _answer(1, verdict="expired")), {"one-outcome"}),
+    "an answer that nobody looks at": (
+        lambda run: _both(_run(status="running", due_at=_now()), _answer(0, verdict=None))(run),
+        {"forgotten-answer"},
+    ),
     "time that runs backwards": (lambda run: _attempt(2, running_at=_long_ago())(run), {"time-order"}),
 }
 
@@ -254,7 +282,9 @@ def test_a_violation_reads_like_a_sentence(story: WorkflowRunHandle) -> None:
     assert _called("check_storage")[1].splitlines()[0] == f"budget-kept: run {story.id}, step 'pack': attempt 2 of 1"
 
 
-def test_a_suspended_run_may_wait_for_ever(story: WorkflowRunHandle) -> None:
+@pytest.mark.parametrize("rpc_name", GATE_RPCS)
+def test_a_suspended_run_may_wait_for_a_person_for_ever(story: WorkflowRunHandle, rpc_name: str) -> None:
+    _both(_step(status="running", rpc_name=rpc_name, due_at=None), _attempt(2, status="running"))(story)
     _run(status="suspended", due_at=None)(story)
     assert list(find_violations()) == []
 
@@ -337,3 +367,144 @@ def test_what_cannot_be_set_is_refused(controlled: str, options: list[str]) -> N
 def test_a_workflow_that_nobody_knows_is_no_workflow() -> None:
     with pytest.raises(CommandError, match="Workflow not found: nobody"):
         _called("control_workflow", "nobody", "--pause")
+
+
+# -- approve_run -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(outbox: RecordingDispatcher, transactional_db: None) -> WorkflowRunHandle:
+    """A run that asks for a release by somebody who did not start it."""
+
+    @workflow
+    def order(flow: Flow) -> Any:
+        return flow.approval("release", approvers="not-initiator").data
+
+    run = order.start()
+    outbox.deliver()
+    return run
+
+
+def test_an_approval_is_answered_from_the_command_line(
+    asked: WorkflowRunHandle, outbox: RecordingDispatcher, runs: WorkflowRunService
+) -> None:
+    user = get_user_model()._default_manager.create(username="ada")
+    decision = ["--reason", "release", "--decision", '{"go": true}']
+
+    code, out, _ = _called("approve_run", asked.id, *decision, "--by", "ada")
+    assert (code, out) == (0, f"Answered; run {asked.id} goes on if the answer counts.\n")
+    outbox.deliver()
+    assert asked.output == {"go": True}
+    (answer,) = runs.get_run_answers(asked.id)
+    assert answer.decided_by == {"userId": str(user.pk), "scopes": []}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--decision", "yes"], "The decision is no JSON"),
+        (["--by", "nobody"], "There is no user 'nobody'"),
+        (["--database", "nowhere"], "There is no database 'nowhere'"),
+        ([], "requires a signed-in user"),
+    ],
+)
+def test_a_command_that_cannot_answer_says_why(asked: WorkflowRunHandle, options: list[str], message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        _called("approve_run", asked.id, "--reason", "release", "--decision", "true", *options)
+    assert asked.status == "suspended"
+
+
+def test_an_unknown_run_cannot_be_answered(db: None) -> None:
+    with pytest.raises(CommandError, match="Workflow run not found"):
+        _called("approve_run", "nobody", "--reason", "release", "--decision", "true")
+
+
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nightly(db: None, monkeypatch: pytest.MonkeyPatch) -> ScheduleService:
+    """A schedule that an operator made, and no other."""
+    monkeypatch.setattr(registry, "workflows", {})
+
+    @workflow
+    def report(flow: Flow, region: str) -> None: ...
+
+    service = ScheduleService()
+    service.create("nightly", "report", "0 3 * * *", timezone="Asia/Tokyo", data={"region": "south"})
+    return service
+
+
+def test_schedules_are_listed_with_their_next_fires(nightly: ScheduleService, outbox: RecordingDispatcher) -> None:
+    code, out, _ = _called("list_schedules")
+    first, *fires = out.splitlines()
+    assert code == 0
+    assert first == ("nightly: report at '0 3 * * *' in Asia/Tokyo (missed: latest, overlap: allow, made by operator)")
+    assert len(fires) == 5
+    assert all(line.startswith("  next  ") and line.endswith(" 03:00 JST") for line in fires)
+
+    with clock.travel(timedelta(days=1)):
+        WorkflowService().relay()
+    lines = _called("list_schedules")[1].splitlines()
+    assert lines[1].startswith("  last  ")
+    assert lines[1].endswith(f", run {WorkflowRun.objects.get().pk}")
+
+
+def test_schedules_are_listed_as_json(nightly: ScheduleService) -> None:
+    nightly.pause("nightly")
+    (line,) = _called("list_schedules", "--json")[1].splitlines()
+    assert json.loads(line) == {
+        "name": "nightly",
+        "state": "paused",
+        "workflow": "report",
+        "cron": "0 3 * * *",
+        "timezone": "Asia/Tokyo",
+        "catch_up": "latest",
+        "overlap": "allow",
+        "source": "operator",
+        "owner_id": None,
+        "input": {"region": "south"},
+        "last_fire_at": None,
+        "last_run_id": None,
+        "next_fires": [],
+    }
+    assert _called("list_schedules")[1].startswith("nightly [paused]: report")
+
+
+def test_a_list_shows_what_the_code_declares_before_any_relay_has_run(nightly: ScheduleService) -> None:
+    nightly.delete("nightly")
+    assert _called("list_schedules") == (0, "There are no schedules.\n", "")
+
+    @workflow(schedule="@hourly")
+    def tidy_up(flow: Flow) -> None: ...
+
+    assert _called("list_schedules")[1].startswith("tidy_up: tidy_up at '@hourly' in UTC")
+
+
+def test_a_backfill_says_what_it_starts(nightly: ScheduleService) -> None:
+    span = ["--from=2026-03-01", "--to=2026-03-02T03:00"]
+    dry = _called("backfill_schedule", "nightly", *span, "--dry-run")[1].splitlines()
+    assert [line[:33] for line in dry[:-1]] == [f"2026-03-0{day} 03:00 JST  would start" for day in (1, 2)]
+    assert dry[-1] == "2 of 2 fires would start"
+    assert not WorkflowRun.objects.exists()
+
+    assert _called("backfill_schedule", "nightly", *span)[1].splitlines()[-1] == "2 of 2 fires started"
+    more = _called("backfill_schedule", "nightly", span[0], "--to=2026-03-02T18:00Z")[1].splitlines()
+    assert [line.split("  ")[1].rpartition(" ")[0] for line in more[:-1]] == [*["has run already:"] * 2, "started"]
+    assert more[-1] == "1 of 3 fires started"
+    assert WorkflowRun.objects.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing", "--from=2026-03-01", "--to=2026-03-02"], "no schedule 'nothing'"),
+        (["nightly", "--from=yesterday", "--to=2026-03-02"], "'yesterday' is no time"),
+        (["nightly", "--from=2026-03-02", "--to=2026-03-01"], "to a later one"),
+        (["nightly", "--from=2026-03-02", "--to=2999-03-01"], "not into the future"),
+        (["nightly", "--from=2026-03-02", "--to=2026-03-02", "--database=moon"], "no database 'moon'"),
+    ],
+)
+def test_a_backfill_that_makes_no_sense_is_refused(nightly: ScheduleService, arguments: list[str], says: str) -> None:
+    with pytest.raises(CommandError, match=says):
+        call_command("backfill_schedule", *arguments)

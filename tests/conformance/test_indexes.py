@@ -11,6 +11,7 @@ from django.db import models
 
 from pikku_storage.workflows.models import (
     WorkflowRun,
+    WorkflowSchedule,
     WorkflowSlot,
     WorkflowStep,
     WorkflowStepHistory,
@@ -70,9 +71,12 @@ def test_versions_are_indexed_for_lookup() -> None:
     assert _begins(WorkflowVersion, "source", "status")
 
 
-@pytest.mark.parametrize("model", [WorkflowRun, WorkflowStep])
-def test_what_is_due_is_indexed(model: type[models.Model]) -> None:
-    assert _begins(model, "due_at")
+@pytest.mark.parametrize(
+    ("model", "column"),
+    [(WorkflowRun, "due_at"), (WorkflowStep, "due_at"), (WorkflowSchedule, "next_fire_at")],
+)
+def test_what_is_due_is_indexed(model: type[models.Model], column: str) -> None:
+    assert _begins(model, column)
 
 
 @about_sql
@@ -90,14 +94,36 @@ def test_the_relay_finds_what_is_due_by_that_index(model: type[models.Model]) ->
         WorkflowStep(pk=run_id, run_id=run_id, step_name="pack", due_at=due_at, **times)
         for run_id, due_at in zip(run_ids, due, strict=True)
     )
+    assert _is_found_by_index(model._default_manager.filter(due_at__lte=AT), "due_at")
+
+
+@about_sql
+@pytest.mark.django_db(transaction=True)
+def test_the_relay_finds_schedules_that_are_due_by_an_index() -> None:
+    WorkflowSchedule.objects.bulk_create(
+        WorkflowSchedule(
+            pk=f"schedule {number:04}",
+            name=f"schedule {number:04}",
+            workflow="orders",
+            input={},
+            next_fire_at=AT if number < 50 else None,
+            created_at=AT,
+            updated_at=AT,
+        )
+        for number in range(1000)
+    )
+    due = WorkflowSchedule.objects.filter(next_fire_at__lte=AT, undeclared=False)
+    assert _is_found_by_index(due, "next_fire_at")
+
+
+def _is_found_by_index(rows: models.QuerySet[Any], column: str) -> bool:
+    model = rows.model
     with connection.cursor() as cursor:
         cursor.execute(f"{'ANALYZE TABLE' if connection.vendor == 'mysql' else 'ANALYZE'} {model._meta.db_table}")
         if cursor.description:
             cursor.fetchall()
-    plan = model._default_manager.filter(due_at__lte=AT).order_by("due_at")[:100].explain()
-
-    (index,) = [index.name for index in model._meta.indexes if index.fields == ["due_at"]]
-    assert index in plan, plan
+    plan = rows.order_by(column)[:100].explain()
+    return any(index.fields == [column] and index.name in plan for index in model._meta.indexes)
 
 
 def test_whoever_is_next_in_a_line_is_found_by_an_index() -> None:

@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from django.db import InterfaceError, OperationalError, transaction
 
 from pikku_storage.db import clock, engine
-from pikku_storage.exceptions import FinalError, WorkflowStepFailedError
+from pikku_storage.exceptions import FinalError, WorkflowApprovalResolvedError, WorkflowStepFailedError
 from pikku_storage.ids import child_run_id, invocation_id
 from pikku_storage.workflows import current_step, function, workflow
 from pikku_storage.workflows.definitions import WorkflowDefinition
@@ -220,6 +221,23 @@ def _child_tried_again(books: Books) -> Story:
     return Story(order, "packed", {"ship/pack"})
 
 
+def _asked(books: Books) -> Story:
+    """A step answers the approval that follows it."""
+
+    @function(**POLICY)
+    def answer() -> None:
+        with suppress(WorkflowApprovalResolvedError):
+            WorkflowService().approve_step(current_step().run_id, "release", "go", by="ada")
+
+    @workflow
+    def order(flow: Flow) -> Any:
+        flow.do("answer", answer)
+        decided = flow.approval("release", approvers="not-initiator", expiry="10h")
+        return flow.do("pack", lambda: books.enter([decided.data, decided.decided_by]), **POLICY)
+
+    return Story(order, ["go", "ada"], {"pack"})
+
+
 STORIES: dict[str, Callable[[Books], Story]] = {
     "plain": _plain,
     "tried again": _tried_again,
@@ -227,6 +245,7 @@ STORIES: dict[str, Callable[[Books], Story]] = {
     "queued": _queued,
     "fanned out": _fanned_out,
     "asleep": _asleep,
+    "asked": _asked,
 }
 FAMILIES: dict[str, Callable[[Books], Story]] = {
     "child": _child,
@@ -286,7 +305,8 @@ def _seen_through(run: WorkflowRunHandle, story: Story, books: Books, *, at: str
     stored = run.get()
     assert (stored.status, stored.error) == ("completed", None), at
     assert stored.output == story.output, at
-    assert run.state == story.state, at
+    shown = {key: value for key, value in run.state.items() if not key.startswith("__approval_")}
+    assert shown == story.state, at
     assert set(books.entries) == {_invocation(run.id, name) for name in story.effects}, at
     assert list(find_violations()) == [], at
     for step in run.steps():

@@ -23,8 +23,15 @@ from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.mirror import WorkflowMirror, _ends_a_run, runs_of
 from pikku_storage.workflows.mirroring import LONGEST_PAUSE, PAUSE, Write
-from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
+from pikku_storage.workflows.models import (
+    WorkflowRun,
+    WorkflowSchedule,
+    WorkflowStep,
+    WorkflowStepHistory,
+    WorkflowVersion,
+)
 from pikku_storage.workflows.runs import WorkflowRunService
+from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.failing import WAYS, Way, failing
 from tests.conformance.recording import RecordingDispatcher
@@ -720,3 +727,23 @@ def test_its_tables_may_be_made_twice(mirror: Any, migrate_the_mirror: Callable[
     migrate_the_mirror()
     assert WorkflowMirror().get_run(run_id) is not None
     assert not {"auth_user", "django_session"} & set(mirror.introspection.table_names())
+
+
+def test_a_run_that_a_schedule_starts_is_mirrored_and_the_schedule_is_not(
+    mirror: Any, service: WorkflowService, outbox: RecordingDispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    @workflow(name="report")
+    def report(flow: Flow) -> None: ...
+
+    schedules = ScheduleService()
+    with clock.travel(-120 * MINUTE):
+        schedules.create("hourly", "report", "@hourly")
+    (run_id,) = service.relay()
+    assert WorkflowRun.objects.using(MIRROR).filter(pk=run_id, wire__schedule="hourly").exists()
+    assert schedules.pause("hourly")
+    assert schedules.delete("hourly")
+    outbox.deliver()
+
+    assert differences() == {}
+    assert not WorkflowSchedule.objects.using(MIRROR).exists()
+    assert [record for record in caplog.records if record.name == LOGGER] == []

@@ -25,6 +25,10 @@ from pikku_storage.testing import (
 from pikku_storage.workflows import Limits, current_step, function, workflow
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.invariants import find_violations
+from pikku_storage.workflows.models import WorkflowRun
+from pikku_storage.workflows.registry import registry
+from pikku_storage.workflows.schedules import synchronising
+from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.recording import RecordingDispatcher
 from tests.conformance.support import needs_transactions, outcomes, step_of, undeployed
@@ -144,6 +148,27 @@ def test_a_workers_lease_runs_out_when_the_clock_comes_to_its_end(
 
     assert pack.calls == [{"sku": "tea"}]
     assert outcomes(run.id, "pack[0]") == ["failed", "succeeded"]
+
+
+def test_stored_schedules_fire_when_the_clock_comes_to_them(
+    run_until_idle: RunUntilIdle, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.workflows.clear()
+    monkeypatch.setattr(synchronising, "_last_looks", {})
+
+    @workflow(name="nightly", schedule="0 3 * * *", timezone="UTC")
+    def nightly(flow: Flow) -> str:
+        assert flow.fire_time is not None
+        return f"{flow.fire_time:%H:%M}"
+
+    clock.advance("1d")
+    assert run_until_idle() == []
+    assert not WorkflowRun.objects.exists(), "a test that does not ask for the declared ones is left alone by them"
+
+    assert ScheduleService().synchronise() == 1
+    clock.advance("1d")
+    assert run_until_idle() == []
+    assert list(WorkflowRun.objects.values_list("workflow", "status", "output")) == [("nightly", "completed", "03:00")]
 
 
 def test_a_pass_of_another_worker_is_waited_for(run_until_idle: RunUntilIdle, clock: FrozenClock) -> None:

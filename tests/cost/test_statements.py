@@ -1,16 +1,19 @@
 """What a durable step costs, counted: statements and transactions, on every database."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
+from pikku_storage.db.clock import travel
 from pikku_storage.workflows import Limits, function, workflow
 from pikku_storage.workflows.dispatch import Message
 from pikku_storage.workflows.engine import admission, rules
 from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.support import connection, mirrored
 
@@ -285,13 +288,13 @@ def test_a_run_that_is_not_let_in_costs_the_same_however_many_wait() -> None:
     assert len(set(costs[1:])) == 1, costs
 
 
-def test_a_relay_with_nothing_to_do_reads_three_times() -> None:
-    """Steps and runs that are due, and slots of runs that have ended; on MongoDB also those that carry what must
-    follow."""
+def test_a_relay_with_nothing_to_do_reads_five_times() -> None:
+    """Schedules, answers, steps and runs that are due, and slots of runs that have ended; on MongoDB also steps and
+    runs that carry what must follow."""
     sequence.run({"steps": 1})
     with Cost() as cost:
         assert WorkflowService().relay() == []
-    assert cost.statements == by_vendor(3, postgresql=3, mongodb=5), cost.texts
+    assert cost.statements == by_vendor(5, postgresql=5, mongodb=7), cost.texts
 
 
 def test_a_mirror_costs_its_own_statements_and_reads_where_a_run_ends(mirror: Any) -> None:
@@ -304,3 +307,24 @@ def test_a_mirror_costs_its_own_statements_and_reads_where_a_run_ends(mirror: An
     assert (empty.statements, cost.statements - empty.statements) == (2 + 2, 10 * STEP_STATEMENTS + 1), cost.texts
     said = [len([q for q in seen if not q["sql"].startswith(CONTROL)]) for seen in (mirrored_empty, mirrored_cost)]
     assert said == [2 + 2, 2 + 3 + 10 * 4]
+
+
+@pytest.mark.parametrize("schedules", [1, 5])
+def test_a_fire_costs_two_writes_in_one_transaction(schedules: int) -> None:
+    """The schedule's next time and the run; on MongoDB also a last write that nobody waits for."""
+    with travel(-timedelta(hours=1)):
+        for number in range(schedules):
+            ScheduleService().create(f"hourly {number}", "cost.sequence", "@hourly", data={"steps": 1})
+    with Cost() as cost:
+        assert len(WorkflowService().relay()) == schedules
+    reads = by_vendor(5, postgresql=5, mongodb=7)
+    assert cost.statements - reads == schedules * by_vendor(2, postgresql=1, mongodb=3), cost.texts
+    assert cost.transactions == schedules * by_vendor(1, postgresql=0, mongodb=0)
+
+
+def test_looking_for_declared_schedules_costs_a_read() -> None:
+    service = ScheduleService()
+    service.synchronise()
+    with Cost() as cost:
+        assert service.synchronise() == 0
+    assert cost.statements == 1, cost.texts

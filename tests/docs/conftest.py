@@ -7,6 +7,7 @@ from pytest_django import Settings
 
 from pikku_storage.workflows.registry import registry
 from tests.docs.worker import working
+from tests.secret_keys import PASSPHRASE
 
 
 @pytest.fixture
@@ -19,6 +20,6 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def worker(transactional_db: None, own_registry: None, settings: Settings) -> Iterator[None]:
     """A worker that carries out what the examples start."""
-    settings.PIKKU_STORAGE = {"DISPATCHER": "tests.docs.worker.ThreadDispatcher"}
+    settings.PIKKU_STORAGE = {"DISPATCHER": "tests.docs.worker.ThreadDispatcher", "SECRET_KEK": PASSPHRASE}
     with working():
         yield

@@ -17,6 +17,10 @@ from django.test import override_settings
 from pikku_storage import exceptions, testing
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
+from pikku_storage.secrets import secret
+from pikku_storage.secrets.credentials import CredentialService, ScopedCredentials
+from pikku_storage.secrets.keys import SettingsKeys
+from pikku_storage.secrets.service import ScopedSecrets, SecretService
 from pikku_storage.testing import plugin
 from pikku_storage.workflows import Limits, StepContext, errors, invariants, records, tasks, timeline
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
@@ -25,6 +29,7 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.routing import RELAY_ENTRY, RELAY_EXPIRES, SENDING_LIMITS
 from pikku_storage.workflows.runs import WorkflowRunService
+from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
 from pikku_storage.workflows.statuses import (
     RUN_TRANSITIONS,
@@ -162,10 +167,13 @@ TYPES = {
     "IntegerField": "integer",
     "TextField": "text",
 }
+APPS = ["pikku_workflows", "pikku_secrets"]
 
 
 @pytest.mark.parametrize(
-    "model", list(apps.get_app_config("pikku_workflows").get_models()), ids=lambda model: model.__name__
+    "model",
+    [model for app in APPS for model in apps.get_app_config(app).get_models()],
+    ids=lambda model: model.__name__,
 )
 def test_every_column_is_documented_with_its_type(model: Any) -> None:
     documented = [
@@ -195,10 +203,22 @@ def signatures(cls: type) -> list[str]:
     return [signature_text(name, method) for name, method in public_methods(cls).items()]
 
 
-@pytest.mark.parametrize("cls", [WorkflowService, WorkflowRunService], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [WorkflowService, WorkflowRunService, ScheduleService], ids=lambda cls: cls.__name__)
 def test_every_operation_of_a_service_is_documented(cls: type) -> None:
     text = section_of(REFERENCE / "services.md", f"`{cls.__name__}`")
     assert documented_signatures(text) == signatures(cls)
+
+
+@pytest.mark.parametrize(
+    "cls", [SecretService, ScopedSecrets, CredentialService, ScopedCredentials], ids=lambda cls: cls.__name__
+)
+def test_every_operation_of_secrets_and_credentials_is_documented(cls: type) -> None:
+    assert documented_signatures(section_of(REFERENCE / "secrets.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_what_a_provider_of_keys_must_have_is_documented() -> None:
+    assert documented_signatures(section_of(REFERENCE / "secrets.md", "Key providers")) == signatures(SettingsKeys)
+    assert f"`{signature_text('secret', secret, skip=0)}`" in prose_of(REFERENCE / "secrets.md")
 
 
 @pytest.mark.parametrize(("cls", "name"), [(WorkflowRunHandle, "handle.md"), (Flow, "flow.md")])
@@ -277,11 +297,11 @@ def test_what_configure_adds_is_documented() -> None:
 
 def test_every_command_is_documented_with_its_options() -> None:
     page = REFERENCE / "commands.md"
-    folder = ROOT / "pikku_storage" / "workflows" / "management" / "commands"
-    names = sorted(path.stem for path in folder.glob("[a-z]*.py"))
-    assert sorted(code_headings(page)) == names
-    for name in names:
-        command = load_command_class("pikku_storage.workflows", name)
+    folders = (ROOT / "pikku_storage").glob("*/management/commands/[a-z]*.py")
+    names = {path.stem: f"pikku_storage.{path.parents[2].name}" for path in folders}
+    assert sorted(code_headings(page)) == sorted(names)
+    for name, app in names.items():
+        command = load_command_class(app, name)
         bare = {action.dest for action in BaseCommand().create_parser("manage.py", name)._actions}
         parser = command.create_parser("manage.py", name)
         expected = [

@@ -30,7 +30,7 @@ def console() -> Console:
 @pytest.mark.django_db
 def test_the_logins_that_are_printed_work() -> None:
     data.make_users()
-    operator = data.make_users()
+    _, operator = data.make_users()
 
     admin = authenticate(username="admin", password="admin")
     assert admin is not None

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from example_project.orders import books, gateways
+from example_project.orders.demo import data, progress
 from example_project.orders.demo.progress import order_input
 from example_project.orders.models import Invoice, Notification, Order, Parcel, Payment, Product, Refund
 from example_project.orders.workflows import fulfil_order
+from pikku_storage.exceptions import WorkflowApprovalForbiddenError
 from pikku_storage.testing import FakeFunctions, FrozenClock, RunUntilIdle
 from pikku_storage.testing.plugin import AssertHistory
 from pikku_storage.workflows.handle import WorkflowRunHandle
@@ -122,6 +124,60 @@ def test_the_history_of_an_order_that_no_courier_takes(
 
     assert [call["error"]["code"] for call in undo.calls] == ["AREA_NOT_SERVED"]
     assert_history(run, Path("histories/no_courier.txt"))
+
+
+@pytest.fixture
+def large_order(place_order: PlaceOrder, monkeypatch: pytest.MonkeyPatch) -> Order:
+    """An order that somebody must release."""
+    monkeypatch.setattr("example_project.orders.workflows.RELEASE_ABOVE_CENTS", 6_999)
+    return place_order()
+
+
+def test_a_large_order_is_paid_and_held_until_it_is_released(
+    large_order: Order, fulfil: Fulfil, run_until_idle: RunUntilIdle
+) -> None:
+    run = fulfil(large_order)
+
+    assert run.status == "suspended"
+    assert Payment.objects.get().amount_cents == 7000
+    assert books.orders_to_release() == {"A1"}
+    assert books.check() == []
+    with pytest.raises(WorkflowApprovalForbiddenError, match="signed-in"):
+        run.approve("release", {"release": True})
+
+    run.approve("release", {"release": True, "note": "known customer"}, by="admin")
+    run_until_idle()
+    assert run.output["outcome"] == "shipped"
+    assert books.check() == []
+
+
+def test_a_large_order_that_is_not_released_is_undone(
+    large_order: Order, fulfil: Fulfil, run_until_idle: RunUntilIdle
+) -> None:
+    run = fulfil(large_order)
+
+    run.approve("release", {"release": False}, by="admin")
+    run_until_idle()
+
+    assert run.output == {"outcome": "cancelled", "reason": "it was not released"}
+    assert Refund.objects.get().amount_cents == 7000
+    assert list(Product.objects.values_list("sku", "stock")) == [("CUP", 100), ("POT", 10)]
+    assert Notification.objects.get().kind == "cancelled"
+    assert books.check() == []
+
+
+def test_all_large_orders_but_one_are_released_by_the_demo(
+    place_order: PlaceOrder, fulfil: Fulfil, run_until_idle: RunUntilIdle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("example_project.orders.workflows.RELEASE_ABOVE_CENTS", 0)
+    admin, _ = data.make_users()
+    runs = [fulfil(place_order(f"A{number}")) for number in range(3)]
+
+    assert progress.release_all_but_one(admin) == 1
+    run_until_idle()
+
+    assert [run.status for run in runs] == ["suspended", "completed", "completed"]
+    assert books.check() == []
 
 
 def attempts(run: WorkflowRunHandle, step_name: str) -> int:

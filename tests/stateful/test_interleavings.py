@@ -186,7 +186,10 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule()
     def wake(self) -> None:
-        assert self.service.resume_workflow(self.run_id) == (self.run_status in LIVE_RUN_STATUSES)
+        expected = self.run_status in LIVE_RUN_STATUSES
+        assert self.service.resume_workflow(self.run_id) == expected
+        if expected:
+            self.run_status = "running"
         self.woken = True
 
     @rule()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pytest_django import Settings
 
 from pikku_storage.exceptions import (
     RPCNotFoundError,
@@ -175,6 +176,51 @@ def test_an_async_body_is_refused() -> None:
 
         @workflow
         async def order(flow: Flow) -> None: ...
+
+
+def test_a_schedule_is_kept_as_it_is_declared() -> None:
+    @workflow(schedule="0 3 * * *", timezone="Europe/Berlin", catch_up="all", overlap="skip")
+    def nightly(flow: Flow) -> None: ...
+
+    @workflow
+    def by_hand(flow: Flow) -> None: ...
+
+    assert nightly.schedule is not None
+    assert (nightly.schedule.cron, nightly.schedule.zone) == ("0 3 * * *", "Europe/Berlin")
+    assert (nightly.schedule.catch_up, nightly.schedule.overlap) == ("all", "skip")
+    assert by_hand.schedule is None
+
+
+def test_a_schedule_without_a_time_zone_has_that_of_the_project(settings: Settings) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+
+    @workflow(schedule="@daily")
+    def nightly(flow: Flow) -> None: ...
+
+    assert nightly.schedule is not None
+    assert nightly.schedule.zone == "Asia/Tokyo"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"schedule": "61 * * * *"}, "Bad minute"),
+        ({"schedule": 3}, "is no cron expression"),
+        ({"schedule": "@daily", "timezone": "Mars/Phobos"}, "is no time zone"),
+        ({"schedule": "@daily", "catch_up": "some"}, "'some' is not a valid CatchUp"),
+        ({"schedule": "@daily", "overlap": "maybe"}, "'maybe' is not a valid Overlap"),
+        ({"schedule": "@daily", "name": "n" * 201}, "must have 1 to 200 characters"),
+        ({"timezone": "Europe/Berlin"}, "go with a schedule"),
+        ({"overlap": "skip"}, "go with a schedule"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused_with_the_workflows_place(
+    options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(WorkflowRegistrationError, match=rf"test_definitions.*nightly.*line.*{problem}"):
+
+        @workflow(**options)
+        def nightly(flow: Flow) -> None: ...
 
 
 def test_a_step_function_may_be_async() -> None:

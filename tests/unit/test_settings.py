@@ -31,6 +31,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
     settings.PIKKU_STORAGE = {}
 
     assert {key: getattr(pikku_settings, key) for key in KEYS} == {
+        "AUDIT_SINK": "pikku_storage.auditing.log_event",
         "DATABASE": "default",
         "DISPATCHER": "pikku_storage.workflows.dispatch.CeleryDispatcher",
         "MIRROR": None,
@@ -41,6 +42,15 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
         "STALLED_AFTER": 300_000,
         "MESSAGE_PRIORITIES": False,
         "MAX_PAYLOAD_BYTES": 4_194_304,
+        "SECRET_KEK": None,
+        "SECRET_KEK_VERSION": 1,
+        "SECRET_PREVIOUS_KEKS": {},
+        "KEY_PROVIDER": "pikku_storage.secrets.keys.SettingsKeys",
+        "SECRET_FORMAT": "bound",
+        "SECRET_AUDIT": True,
+        "SECRET_AUDIT_READS": False,
+        "SECRET_ALLOWED_HOSTS": {},
+        "SECRET_STRICT_HOSTS": False,
     }
 
 
@@ -67,7 +77,17 @@ def test_an_unknown_key_is_an_error(settings: Settings) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("LEASE", "soon"), ("PATIENCE", -1), ("RELAY_INTERVAL", None), ("MAX_PAYLOAD_BYTES", "much")],
+    [
+        ("LEASE", "soon"),
+        ("PATIENCE", -1),
+        ("RELAY_INTERVAL", None),
+        ("MAX_PAYLOAD_BYTES", "much"),
+        ("SECRET_KEK", 5),
+        ("SECRET_KEK_VERSION", 0),
+        ("SECRET_PREVIOUS_KEKS", ["a passphrase"]),
+        ("SECRET_FORMAT", "loose"),
+        ("SECRET_ALLOWED_HOSTS", {"key": "api.example.com"}),
+    ],
 )
 def test_a_value_that_cannot_be_used_is_an_error(settings: Settings, key: str, value: Any) -> None:
     ((check_id, message),) = _checked(settings, **{key: value})

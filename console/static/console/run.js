@@ -146,7 +146,7 @@
     for (let seq = 0; seq <= at && seq < data.type.length; seq += 1) {
       const step = data.step[seq];
       const state = LETTERS[data.type[seq]];
-      states[step] = state === "queued" && sleeps.has(step) ? "waiting" : state;
+      states[step] = (state === "queued" || state === "running") && sleeps.has(step) ? "waiting" : state;
     }
     return states;
   }

@@ -13,8 +13,8 @@ SEEN_BY_OPERATOR = ("orders", "pikku_workflows")
 PAGE = 500
 
 
-def make_users() -> AbstractUser:
-    """A superuser and a staff user who may look, each with the name as password. Returns the staff user."""
+def make_users() -> tuple[AbstractUser, AbstractUser]:
+    """A superuser and a staff user who may look, each with the name as password."""
     admin, _ = User.objects.get_or_create(username=ADMIN, defaults={"email": "admin@shop.example"})
     operator, _ = User.objects.get_or_create(username=OPERATOR, defaults={"email": "ops@shop.example"})
     admin.is_staff = admin.is_superuser = operator.is_staff = True
@@ -26,7 +26,7 @@ def make_users() -> AbstractUser:
     operator.user_permissions.set(
         Permission.objects.filter(content_type__app_label__in=SEEN_BY_OPERATOR, codename__startswith="view_")
     )
-    return operator
+    return admin, operator
 
 
 def forget_orders() -> None:

@@ -1,4 +1,4 @@
-"""What the demo prints at its end: the runs, the work they took, and the check of the books."""
+"""What the demo prints at its end: the runs, the work they took, the check of the books, and what is scheduled."""
 
 from collections import Counter
 
@@ -6,12 +6,14 @@ from django.db.models import Count, Q, Sum
 from rich.console import Console
 from rich.table import Table
 
-from example_project.orders.books import Discrepancy
+from example_project.orders.books import Discrepancy, orders_to_release
 from example_project.orders.intake import Rejected
 from example_project.orders.models import Notification, Order, Parcel, Payment, Product, Refund
 from example_project.orders.steps import undo_order
 from example_project.orders.workflows import WORKFLOWS, fulfil_order
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
+from pikku_storage.workflows.schedules.fires import local
+from pikku_storage.workflows.schedules.service import ScheduleService, next_fires_of
 
 MOST_LINES = 20
 
@@ -64,6 +66,8 @@ def print_books(console: Console, discrepancies: list[Discrepancy]) -> None:
         f"Stock: {sold} pieces out. Parcels: {Parcel.objects.count()} with {pieces} pieces.",
         highlight=False,
     )
+    if waiting := orders_to_release():
+        console.print(f"To be released: {', '.join(sorted(waiting))} (see the suspended runs in the admin).")
     if not discrepancies:
         console.print(f"[bold green]The books balance[/]: {Order.objects.count()} orders checked.")
         return
@@ -72,6 +76,14 @@ def print_books(console: Console, discrepancies: list[Discrepancy]) -> None:
         console.print(f"  {discrepancy}", markup=False, highlight=False)
     if len(discrepancies) > MOST_LINES:
         console.print(f"  … and {len(discrepancies) - MOST_LINES} more")
+
+
+def print_schedules(console: Console) -> None:
+    """What the relay will start by itself, and when."""
+    for schedule in ScheduleService().list():
+        for fire in next_fires_of(schedule, 1):
+            moment = local(fire, schedule.timezone)
+            console.print(f"Scheduled: {schedule.name}, next on {moment:%A at %H:%M %Z}.", highlight=False)
 
 
 def _euros(cents: int) -> str:

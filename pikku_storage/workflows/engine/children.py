@@ -22,6 +22,7 @@ from pikku_storage.workflows.engine import admission
 from pikku_storage.workflows.engine.attempts import settle_attempt, what_follows
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import Outcome
+from pikku_storage.workflows.engine.open_gates import close_gates
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.engine.versions import store_version
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
@@ -237,7 +238,9 @@ def wind_up(runtime: Runtime, run_id: str) -> None:
 
 
 def see_off(runtime: Runtime, run_id: str) -> None:
-    """What follows after a run was ended from outside: its children end, its slots become free, its parent is told."""
+    """What follows after a run was ended from outside: nobody is waited for at its gates, its children end, its slots
+    become free, its parent is told."""
+    close_gates(runtime, run_id)
     wind_up(runtime, run_id)
     run = runtime.read_run(run_id)
     if run is not None:
@@ -251,7 +254,7 @@ def _cancel_child(runtime: Runtime, parent: Run, step: StepState) -> None:
     child_id = str(step.child_run_id)
 
     def cancel() -> bool:
-        return runtime.runs.set_status(child_id, RunStatus.CANCELLED, at=at, output=None, error=error, due_at=None)
+        return runtime.set_status(child_id, RunStatus.CANCELLED, error=error)
 
     cancelled = {"status": RunStatus.CANCELLED.value, "error": error, "inline": parent.inline}
     # A child that is not there may be in the making; the same id lets one of the two be.

@@ -26,11 +26,9 @@ def exceeded(run: Run) -> dict[str, Json]:
 def end_overdue(runtime: Runtime, run_id: str) -> bool:
     """End a run whose deadline is over, from outside of it. The step that runs may end; none begins after it."""
     run = runtime.read_run(run_id)
-    at = runtime.now()
-    if run is None or not is_over(run.must_end_at, at):
+    if run is None or not is_over(run.must_end_at, runtime.now()):
         return False
-    error = exceeded(run)
-    if not runtime.runs.set_status(run_id, RunStatus.FAILED, at=at, output=None, error=error, due_at=None):
+    if not runtime.set_status(run_id, RunStatus.FAILED, error=exceeded(run)):
         return False
     see_off(runtime, run_id)
     return True

@@ -31,9 +31,9 @@ from pikku_storage.workflows.engine.calls import ends_the_process
 from pikku_storage.workflows.engine.children import tell_parent, wind_up
 from pikku_storage.workflows.engine.deadlines import exceeded, is_over
 from pikku_storage.workflows.engine.leases import handed_back, keep
-from pikku_storage.workflows.engine.replay import Replay
+from pikku_storage.workflows.engine.replay import GateLeft, Replay
 from pikku_storage.workflows.engine.runtime import Runtime
-from pikku_storage.workflows.engine.waits import waits_for_error
+from pikku_storage.workflows.engine.waits import waits_for_error, waits_for_gate
 from pikku_storage.workflows.errors import (
     DEADLINE_EXCEEDED,
     VERSION_CONFLICT,
@@ -42,6 +42,7 @@ from pikku_storage.workflows.errors import (
     describe_error,
 )
 from pikku_storage.workflows.flow import Flow
+from pikku_storage.workflows.gates import APPROVAL_RPC
 from pikku_storage.workflows.handle import FIRST_POLL, POLL_FACTOR
 from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.records import Run, StepState
@@ -149,7 +150,7 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
                 # With the cause that the driver gave it.
                 raise interrupted.error from interrupted.error.__cause__
         if isinstance(outcome, _Ended):
-            return _Left(next_id=_end(runtime, run, token, outcome))
+            return _Left(next_id=_end(runtime, run, token, replay, outcome))
         if _write(runtime, run, token, replay, outcome):
             # What is under way may be the caller itself, which asked for the run to be undone: it looks again after it.
             waits_for_others = replay.waits_for_somebody or replay.look_again_at is not None
@@ -161,10 +162,14 @@ def _go_through(runtime: Runtime, entered: Run, token: str, *, is_new: bool, inl
     return _Left()
 
 
-def _end(runtime: Runtime, run: Run, token: str, outcome: _Ended) -> str | None:
+def _end(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Ended) -> str | None:
     """End the run; answers with its parent, if that can go on now."""
     at = runtime.now()
-    ended = runtime.runs.settle(run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error)
+    # What the body has no more, nobody shall answer.
+    also = [runtime.steps.gates_due(run.id, at)] if replay.has_open_gate else []
+    ended = runtime.runs.settle(
+        run.id, token, outcome.status, at=at, output=outcome.output, error=outcome.error, also=also
+    )
     if not ended:
         # Cancelled, or taken over: whoever did that sees to the rest.
         return None
@@ -293,24 +298,28 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Wai
     is_idle = outcome.error is not None or replay.waits_for_time or replay.waits_for_children
     frees = is_idle and admission.give_back(runtime, run, token)
     refusal = outcome.refusal
-    left = runtime.runs.leave(
-        run.id,
-        token,
-        seen_wake=run.wake_token,
-        at=at,
-        due_at=not_after(_due_at(runtime, run, replay, outcome, at), run.must_end_at),
-        waits_for=_waits_for(replay, outcome, at),
-        suspended_for=outcome.error,
-        redrives=_redrives(run, replay, outcome),
-        lines_up=None if refusal is None else runtime.runs.place_in(refusal.line, run, since=refusal.since),
-    )
+    if outcome.error is not None and replay.gate_left is not None:
+        left = _leave_at_gate(runtime, run, token, replay.gate_left, outcome, at)
+    else:
+        left = runtime.runs.leave(
+            run.id,
+            token,
+            seen_wake=run.wake_token,
+            at=at,
+            due_at=not_after(_due_at(runtime, run, replay, outcome, at), run.must_end_at),
+            waits_for=_waits_for(replay, outcome, at),
+            suspended_for=outcome.error,
+            redrives=_redrives(run, replay, outcome),
+            lines_up=None if refusal is None else runtime.runs.place_in(refusal.line, run, since=refusal.since),
+        )
     if frees or (left and refusal is not None):
         # Whoever lines up looks once more: a slot may have become free just before.
         admission.call_next(runtime, run, sweeps=refusal is not None)
     if not left:
         return False
     if outcome.error is not None:
-        logger.warning("Run %s of workflow %s is suspended: %s", run.id, run.workflow, outcome.error["message"])
+        level = logging.WARNING if replay.gate_left is None else logging.INFO
+        logger.log(level, "Run %s of workflow %s is suspended: %s", run.id, run.workflow, outcome.error["message"])
     if outcome.error is not None and outcome.error["code"] == WORKFLOW_NOT_FOUND:
         raise PikkuMissingMetaError(run.workflow)
     if replay.wait_until is not None and not replay.inline:
@@ -318,3 +327,19 @@ def _write(runtime: Runtime, run: Run, token: str, replay: Replay, outcome: _Wai
     if replay.dispatch_error is not None:
         raise replay.dispatch_error
     return True
+
+
+def _leave_at_gate(runtime: Runtime, run: Run, token: str, gate: GateLeft, outcome: _Waits, at: datetime) -> bool:
+    """Suspend the run for a person; from then on nothing is due but the end of the gate or of the run's time."""
+    step = gate.step
+    return runtime.runs.leave(
+        run.id,
+        token,
+        seen_wake=run.wake_token,
+        at=at,
+        due_at=gate.until if run.must_end_at is None else not_after(run.must_end_at, gate.until),
+        waits_for=waits_for_gate(step, gate.until),
+        suspended_for=outcome.error,
+        gate_opened_at=step.created_at if step.rpc_name == APPROVAL_RPC else None,
+        also=[] if step.due_at is None else [runtime.steps.gate_waits(step.step_id)],
+    )

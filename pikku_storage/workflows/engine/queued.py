@@ -79,7 +79,7 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
     step, run = found
     if rpc_name is not None and rpc_name != step.rpc_name:
         raise WorkflowStepFunctionMismatchError(step_name, step.rpc_name, rpc_name)
-    if run.is_terminal or step.is_settled or step.rpc_name is None:
+    if run.is_terminal or step.is_settled or step.rpc_name is None or step.is_gate:
         return
     if step.retry_at is not None and step.retry_at > runtime.now():
         # An old message once more; the retry has a time of its own.

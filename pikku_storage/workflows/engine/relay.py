@@ -8,11 +8,11 @@ wins.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import DatabaseError
 
@@ -21,6 +21,7 @@ from pikku_storage.workflows.engine.attempts import settle_attempt
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import Outcome
 from pikku_storage.workflows.engine.deadlines import end_overdue, is_over
+from pikku_storage.workflows.engine.open_gates import see_to_gate
 from pikku_storage.workflows.engine.queued import follow
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import WORKER_LOST, coded_error
@@ -29,6 +30,8 @@ from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 BATCH = 100
 _RUN_COLUMNS = (
@@ -60,9 +63,21 @@ def relay_steps(runtime: Runtime, *, limit: int = BATCH) -> Batch:
     for row in sorted(rows, key=lambda row: _urgency(row["run__priority"])):
         run = {name: row.pop(f"run__{name}") for name in ("status", "priority")}
         step = StepState.from_row(row)
-        if _safely(step.run_id, partial(_see_to_step, runtime, step, run, now, woken)):
+        if safely(f"run {step.run_id}", partial(_see_to_step, runtime, step, run, now, woken)):
             woken[step.run_id] = None
     return Batch(len(rows), list(woken))
+
+
+def relay_answers(runtime: Runtime, *, limit: int = BATCH) -> Batch:
+    """See to the answers that no pass has judged, oldest first."""
+    now = runtime.now()
+    rows = list(
+        runtime.answers.filter(due_at__lte=now)
+        .order_by("due_at")
+        .values("id", "run_id", "step_name", "due_at", "redrives", "run__status", "run__priority")[:limit]
+    )
+    driven = [row["run_id"] for row in rows if safely(row["run_id"], partial(_see_to_answer, runtime, row, now))]
+    return Batch(len(rows), driven)
 
 
 def relay_runs(runtime: Runtime, *, limit: int = BATCH) -> Batch:
@@ -70,7 +85,7 @@ def relay_runs(runtime: Runtime, *, limit: int = BATCH) -> Batch:
     now = runtime.now()
     rows = list(runtime.runs.filter(due_at__lte=now).order_by("due_at").values(*_RUN_COLUMNS)[:limit])
     rows.sort(key=lambda row: _urgency(row["priority"]))
-    driven = [row["id"] for row in rows if _safely(row["id"], partial(_see_to_run, runtime, dict(row), now))]
+    driven = [row["id"] for row in rows if safely(f"run {row['id']}", partial(_see_to_run, runtime, dict(row), now))]
     return Batch(len(rows), driven)
 
 
@@ -78,21 +93,24 @@ def _urgency(priority: int | None) -> int:
     return -(DEFAULT_PRIORITY if priority is None else priority)
 
 
-def _safely(run_id: str, action: Callable[[], bool]) -> bool:
-    """One bad row must not keep the others from being seen to."""
+def safely(row: str, action: Callable[[], T]) -> T | None:
+    """One bad row must not keep the others from being seen to; `None` if it is one."""
     try:
         return action()
     except DatabaseError:
         raise
     except Exception:
-        logger.exception("The relay could not drive run %s on", run_id)
-        return False
+        logger.exception("The relay could not drive %s on", row)
+        return None
 
 
 def _see_to_step(runtime: Runtime, step: StepState, run: dict[str, Any], now: datetime, woken: dict[str, None]) -> bool:
     has_ended, priority = run["status"] in TERMINAL_RUN_STATUSES, run["priority"]
     if step.awaits_child:
         return children.look_after(runtime, step, now, has_ended=has_ended)
+    if step.is_gate:
+        see_to_gate(runtime, step, is_over=has_ended, now=now)
+        return False
     if step.status == StepStatus.RUNNING:
         return _reclaim(runtime, step, has_ended=has_ended, priority=priority)
     if has_ended:
@@ -144,6 +162,22 @@ def _reclaim(runtime: Runtime, step: StepState, *, has_ended: bool, priority: in
         runtime.hint(runtime.message(step.run_id, delay=delay, priority=priority))
         return True
     follow(runtime, after, priority=priority, drives=False)
+    return True
+
+
+def _see_to_answer(runtime: Runtime, row: Mapping[str, Any], now: datetime) -> bool:
+    """Whoever entered it could not wake the run. An answer that is early waits for its approval."""
+    has_ended = row["run__status"] in TERMINAL_RUN_STATUSES
+    redrives = (row["redrives"] or 0) + 1
+    due_at = None if has_ended else now + delay_of(redrives - 1)
+    if not runtime.answers.postpone(row["id"], seen=row["due_at"], due_at=due_at, redrives=redrives) or has_ended:
+        return False
+    waiting = runtime.steps.filter(run_id=row["run_id"], step_name=row["step_name"], status=StepStatus.RUNNING)
+    if not waiting.exists() or not runtime.runs.wake(row["run_id"], at=now):
+        return False
+    # The wake-up is seen to here, so the run itself is not due now.
+    _postpone_run(runtime, row["run_id"], seen=now, due_at=now + delay_of(0), redrives=0)
+    runtime.hint(runtime.message(row["run_id"], priority=row["run__priority"]))
     return True
 
 

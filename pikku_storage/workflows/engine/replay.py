@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -79,6 +79,14 @@ class Call:
     on_error: FunctionDefinition[..., object] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GateLeft:
+    """The gate that the body was left at, and until when its answer is waited for (`None`: for ever)."""
+
+    step: StepState
+    until: datetime | None
+
+
 class Replay:
     """The state of one pass. `inline`: the caller's process carries everything out, nothing goes through the broker.
 
@@ -101,6 +109,7 @@ class Replay:
         self.inline = inline
         self.left: BaseException | None = None
         """Why the body was left. It holds for the rest of the pass, also if the body swallows the exception."""
+        self.gate_left: GateLeft | None = None
         self.wait_until: datetime | None = None
         self.look_again_at: datetime | None = None
         """When the run must be looked at again although no step of it will be due."""
@@ -151,6 +160,10 @@ class Replay:
             self.left = reason
             raise
 
+    def inside(self) -> AbstractContextManager[None]:
+        """Around what another module does for the body; see `_inside`."""
+        return self._inside()
+
     def suspend(self, code: str, message: str) -> NoReturn:
         """Leave the body and suspend the run: it cannot go on before somebody does something about it."""
         with self._inside():
@@ -168,10 +181,7 @@ class Replay:
         self._compensable.extend(call for call in calls if call.on_error is not None)
         self._before(*(call.name for call in calls))
         for call in calls:
-            recorded = self._steps.get(call.name)
-            if recorded is not None and recorded.rpc_name != call.target.rpc_name:
-                mismatch = WorkflowStepFunctionMismatchError(call.name, recorded.rpc_name, call.target.rpc_name)
-                raise WorkflowSuspendedException(coded_error(VERSION_CONFLICT, str(mismatch)))
+            self._recorded(call.name, call.target.rpc_name)
         self._reach(all(call.name in self._steps for call in calls))
         self._dispatch([call for call in calls if self._is_queued(call)])
         self._hand_over([call for call in calls if call.is_workflow])
@@ -218,6 +228,14 @@ class Replay:
         )
         return True
 
+    def _recorded(self, name: str, rpc_name: str | None) -> StepState | None:
+        """The recorded step of that name, if there is one; the run waits if it is one of another function."""
+        step = self._steps.get(name)
+        if step is not None and step.rpc_name != rpc_name:
+            mismatch = WorkflowStepFunctionMismatchError(name, step.rpc_name, rpc_name)
+            raise WorkflowSuspendedException(coded_error(VERSION_CONFLICT, str(mismatch)))
+        return step
+
     def _is_queued(self, call: Call) -> bool:
         if call.is_workflow:
             return False
@@ -262,7 +280,7 @@ class Replay:
         """
         self.left, self._is_undoing = None, True
         with self._inside():
-            if any(step.status == StepStatus.RUNNING for step in self._steps.values()):
+            if any(step.status == StepStatus.RUNNING and not step.is_gate for step in self._steps.values()):
                 children.undo(self.runtime, self._steps.values(), dict(because))
                 self.look_again_at = self.wait_until = self.runtime.now() + _LOOK_AGAIN
                 raise WorkflowAsyncException
@@ -494,25 +512,8 @@ class Replay:
         if step is None:
             self._check_may_begin()
             at = self.runtime.now()
-            new = NewStep(
-                run_id=self.run.id,
-                step_name=name,
-                rpc_name=None,
-                data={"duration": milliseconds},
-                max_attempts=1,
-                retries=0,
-                from_step_name=self._from,
-            )
             due_at = at + timedelta(milliseconds=milliseconds)
-            try:
-                added = self.runtime.steps.add(
-                    new, at=at, due_at=due_at, status=StepStatus.SCHEDULED, inside=self._fence
-                )
-            except IntegrityError:
-                added = False
-            if not added:
-                raise PassLostError
-            step = self._steps[name] = _begun(new, StepStatus.SCHEDULED, at, due_at)
+            step = self._add(name, None, {"duration": milliseconds}, StepStatus.SCHEDULED, at, due_at)
         self._from = name
         if step.status == StepStatus.SUCCEEDED:
             return
@@ -520,6 +521,59 @@ class Replay:
             raise WorkflowAsyncException
         # The relay may have been faster; either way the delay is over.
         self.runtime.steps.succeed(step.step_id, None, at=self.runtime.now())
+
+    def _add(
+        self, name: str, rpc_name: str | None, data: Json, status: StepStatus, at: datetime, due_at: datetime
+    ) -> StepState:
+        """A new step that nobody carries out."""
+        new = NewStep(
+            run_id=self.run.id,
+            step_name=name,
+            rpc_name=rpc_name,
+            data=data,
+            max_attempts=1,
+            retries=0,
+            from_step_name=self._from,
+        )
+        try:
+            added = self.runtime.steps.add(new, at=at, due_at=due_at, status=status, inside=self._fence)
+        except IntegrityError:
+            added = False
+        if not added:
+            raise PassLostError
+        step = self._steps[name] = _begun(new, status, at, due_at)
+        return step
+
+    def gate(self, name: str, rpc_name: str, data: Json) -> StepState:
+        """The step of a gate, which the first pass that comes to it opens. Raises `WorkflowStepFailedError` for one
+        that was failed by hand."""
+        self._before(name)
+        step = self._recorded(name, rpc_name)
+        self._reach(step is not None)
+        if step is None:
+            self._check_may_begin()
+            # This pass holds it as long as the run is not suspended yet.
+            at = self.runtime.now()
+            step = self._add(name, rpc_name, data, StepStatus.RUNNING, at, self.runtime.lease_end(at))
+        self._from = name
+        if step.status == StepStatus.FAILED:
+            raise WorkflowStepFailedError(name, step.error)
+        return step
+
+    def settle_gate(self, step: StepState, result: Json) -> StepState:
+        """The gate has its outcome."""
+        at = max(self.runtime.now(), step.updated_at)
+        if not self.runtime.steps.succeed(step.step_id, result, at=at):
+            # The run was cancelled, or another pass was faster.
+            raise PassLostError
+        after = replace(step, status=StepStatus.SUCCEEDED.value, result=result, due_at=None, updated_at=at)
+        self._steps[step.step_name] = after
+        return after
+
+    @property
+    def has_open_gate(self) -> bool:
+        """Whether the run stands at a gate, or stood at one that its code does not have any more."""
+        return any(step.is_open_gate for step in self._steps.values())
 
     def _wait_until(self, moment: datetime) -> bool:
         """Whether the time has come. Inline it is waited for here; in a worker the body leaves and is woken."""
@@ -568,7 +622,7 @@ class Replay:
         return [
             step
             for step in self._steps.values()
-            if not step.is_settled and (step.queue is not None or step.status == StepStatus.RUNNING)
+            if not (step.is_settled or step.is_gate) and (step.queue is not None or step.status == StepStatus.RUNNING)
         ]
 
     def queue_of(self, function: FunctionDefinition[..., object], *, in_group: bool) -> str | None:

@@ -21,7 +21,7 @@ from pikku_storage.workflows.engine import admission
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.models import WorkflowRun
-from pikku_storage.workflows.querysets import TERMINAL
+from pikku_storage.workflows.querysets import LIVE, TERMINAL
 from pikku_storage.workflows.records import Pruned
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
@@ -51,8 +51,7 @@ def delete_run(runtime: Runtime, run_id: str) -> bool:
     """Delete a run, whatever its status; whether there was one. A live one is cancelled first, so that a worker inside
     begins nothing more."""
     error = coded_error(WORKFLOW_CANCELLED, "The run was deleted")
-    at = runtime.now()
-    runtime.runs.set_status(run_id, RunStatus.CANCELLED, at=at, output=None, error=error, due_at=None)
+    runtime.set_status(run_id, RunStatus.CANCELLED, error=error)
     admission.forget(runtime, [run_id])
     _delete_steps(runtime, [run_id], made_by=None)
     return bool(runtime.runs.remove([run_id], statuses=TERMINAL, ended_by=None))
@@ -85,10 +84,14 @@ def old_runs(runtime: Runtime, runs: Ended, seen: tuple[datetime, str] | None) -
 
 
 def _needed(runtime: Runtime, run_ids: Sequence[str], runs: Ended) -> set[str]:
-    """Those that something still needs: a worker that is in a step of a cancelled run, say."""
+    """Those that something still needs: a worker that is in a step of a cancelled run, or a child that lives."""
+    children = runtime.runs.filter(parent_run_id__in=run_ids, status__in=LIVE).order_by()
     running = Q(status=StepStatus.RUNNING, due_at__isnull=False)
     steps = runtime.steps.filter(running | Q(created_at__gt=runs.made_by), run_id__in=run_ids)
-    return set(steps.order_by().values_list("run_id", flat=True).distinct())
+    return {
+        *steps.order_by().values_list("run_id", flat=True).distinct(),
+        *(str(parent) for parent in children.values_list("parent_run_id", flat=True).distinct()),
+    }
 
 
 def _delete(runtime: Runtime, run_ids: Sequence[str], runs: Ended) -> Pruned:
@@ -104,6 +107,7 @@ def _delete(runtime: Runtime, run_ids: Sequence[str], runs: Ended) -> Pruned:
 
 
 def _delete_steps(runtime: Runtime, run_ids: Sequence[str], *, made_by: datetime | None) -> None:
+    runtime.answers.remove(run_ids, made_by=made_by)
     steps = runtime.steps.filter(run_id__in=run_ids)
     if made_by is not None:
         steps = steps.filter(created_at__lte=made_by)

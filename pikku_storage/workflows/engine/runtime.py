@@ -18,16 +18,27 @@ from pikku_storage.db import Engine, engine
 from pikku_storage.exceptions import WorkflowDispatchException
 from pikku_storage.json import Json
 from pikku_storage.workflows.dispatch import Message, dispatcher, is_inline
-from pikku_storage.workflows.models import WorkflowControl, WorkflowRate, WorkflowRun, WorkflowSlot, WorkflowStep
+from pikku_storage.workflows.models import (
+    WorkflowAnswer,
+    WorkflowControl,
+    WorkflowRate,
+    WorkflowRun,
+    WorkflowSchedule,
+    WorkflowSlot,
+    WorkflowStep,
+)
 from pikku_storage.workflows.querysets import (
+    AnswerQuerySet,
     Claim,
     ControlQuerySet,
     RateQuerySet,
     RunQuerySet,
+    ScheduleQuerySet,
     SlotQuerySet,
     StepQuerySet,
 )
 from pikku_storage.workflows.records import Run, StepState
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +69,16 @@ class Runtime:
     def steps(self) -> StepQuerySet:
         """Steps, for state changes and reads."""
         return WorkflowStep.objects.using(self.using)
+
+    @cached_property
+    def answers(self) -> AnswerQuerySet:
+        """Answers to approvals, for state changes and reads."""
+        return WorkflowAnswer.objects.using(self.using)
+
+    @cached_property
+    def schedules(self) -> ScheduleQuerySet:
+        """Schedules, for state changes and reads."""
+        return WorkflowSchedule.objects.using(self.using)
 
     @cached_property
     def slots(self) -> SlotQuerySet:
@@ -156,6 +177,16 @@ class Runtime:
                 self.engine.connection.close()
                 time.sleep(pause)
         return write()
+
+    # -- ending --------------------------------------------------------------------------------------------------------
+
+    def set_status(self, run_id: str, status: RunStatus, *, output: Json = None, error: Json = None) -> bool:
+        """Set a live run's status from outside of a pass. If that ends it, its gates become due, and are closed by the
+        relay if not sooner."""
+        at = self.now()
+        due_at = self.stalled_end(at) if status is RunStatus.RUNNING else None
+        also = [self.steps.gates_due(run_id, at)] if status in TERMINAL_RUN_STATUSES else []
+        return self.runs.set_status(run_id, status, at=at, output=output, error=error, due_at=due_at, also=also)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

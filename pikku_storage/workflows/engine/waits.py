@@ -7,6 +7,8 @@ from datetime import datetime
 
 from pikku_storage.json import Json
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, WORKFLOW_NOT_FOUND
+from pikku_storage.workflows.gates import APPROVAL_RPC, reason_of
+from pikku_storage.workflows.records import StepState
 
 CONCURRENCY = "concurrency"
 RATE_LIMIT = "rate_limit"
@@ -16,10 +18,11 @@ RETRY = "retry"
 STEPS = "steps"
 CODE = "code"
 DEPLOY = "deploy"
+APPROVAL = "approval"
 RESUME = "resume"
-KINDS = (CONCURRENCY, RATE_LIMIT, PAUSED, SLEEP, RETRY, STEPS, CODE, DEPLOY, RESUME)
+KINDS = (CONCURRENCY, RATE_LIMIT, PAUSED, SLEEP, RETRY, STEPS, CODE, DEPLOY, APPROVAL, RESUME)
 """What a run can wait for: a slot, its turn under a rate limit, the end of the workflow's pause, a time, the next
-attempt of a step, steps that others carry out, missing code, code that fits, or somebody who resumes it."""
+attempt of a step, steps that others carry out, missing code, code that fits, an answer, or somebody who resumes it."""
 LIMIT_KINDS = (CONCURRENCY, RATE_LIMIT, PAUSED)
 """What keeps a run out that could go on."""
 
@@ -36,6 +39,15 @@ def waits(kind: str, text: str, since: datetime, **more: Json | datetime) -> dic
 def waits_for_error(error: dict[str, Json], since: datetime) -> dict[str, Json]:
     """What a suspended run waits for."""
     return waits(_OF_CODES.get(str(error.get("code")), RESUME), str(error.get("message")), since)
+
+
+def waits_for_gate(step: StepState, until: datetime | None) -> dict[str, Json]:
+    """A run that stands at a suspension or an approval, until that time if it has an end."""
+    reason = reason_of(step)
+    if step.rpc_name != APPROVAL_RPC:
+        return waits(RESUME, reason or "Workflow suspended", step.created_at, reason=reason)
+    ends = {} if until is None else {"until": until}
+    return waits(APPROVAL, f"Waits for an answer to {reason}", step.created_at, reason=reason, **ends)
 
 
 def waits_for_steps(names: Sequence[str], since: datetime) -> dict[str, Json]:

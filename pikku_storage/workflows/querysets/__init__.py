@@ -4,10 +4,12 @@ A method returns `True` to the one caller whose WHERE still held; whoever gets `
 Statuses come from `statuses.py`; what must happen together goes to the database's engine as one list of operations.
 """
 
+from pikku_storage.workflows.querysets.answers import AnswerQuerySet
 from pikku_storage.workflows.querysets.base import LIVE, TERMINAL, Claim, NewStep
 from pikku_storage.workflows.querysets.controls import ControlQuerySet
 from pikku_storage.workflows.querysets.rates import RateQuerySet
 from pikku_storage.workflows.querysets.runs import RunQuerySet
+from pikku_storage.workflows.querysets.schedules import ScheduleQuerySet
 from pikku_storage.workflows.querysets.slots import SlotQuerySet
 from pikku_storage.workflows.querysets.steps import StepQuerySet
 from pikku_storage.workflows.querysets.versions import VersionQuerySet
@@ -15,11 +17,13 @@ from pikku_storage.workflows.querysets.versions import VersionQuerySet
 __all__ = [
     "LIVE",
     "TERMINAL",
+    "AnswerQuerySet",
     "Claim",
     "ControlQuerySet",
     "NewStep",
     "RateQuerySet",
     "RunQuerySet",
+    "ScheduleQuerySet",
     "SlotQuerySet",
     "StepQuerySet",
     "VersionQuerySet",

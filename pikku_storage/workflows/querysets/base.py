@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
-from django.db import models
-
-from pikku_storage.db import Engine, engine
+from pikku_storage.db import querysets
 from pikku_storage.db.operations import Merge, Operation, Update
+from pikku_storage.db.querysets import Row
 from pikku_storage.ids import new_id, new_token
 from pikku_storage.json import Json
 from pikku_storage.workflows.mirroring import pass_on
 from pikku_storage.workflows.statuses import LIVE_RUN_STATUSES, TERMINAL_RUN_STATUSES
-
-Row = TypeVar("Row", bound=models.Model)
 
 LIVE = sorted(status.value for status in LIVE_RUN_STATUSES)
 TERMINAL = sorted(status.value for status in TERMINAL_RUN_STATUSES)
@@ -50,23 +47,14 @@ class Claim:
     token: str = field(default_factory=new_token)
 
 
-class EngineQuerySet(models.QuerySet[Row]):
+class EngineQuerySet(querysets.EngineQuerySet[Row]):
     """What the querysets of engine rows share: every write goes through one of the three methods below, and what it
     wrote to the mirror, if there is one."""
-
-    is_mirrored: ClassVar[bool] = True
-    """Whether the mirror has these rows too. It has what runs did; what decides who goes next is the engine's alone."""
-
-    @property
-    def engine(self) -> Engine:
-        """The engine of the database this queryset writes to."""
-        self._for_write = True
-        return engine(self.db)
 
     def _apply(self, *operations: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`."""
         counts = self.engine.apply(*operations, durable=durable)
-        if counts[0] and self.is_mirrored:
+        if counts[0]:
             pass_on(self.db, operations, counts)
         return counts
 

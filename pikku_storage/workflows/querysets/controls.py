@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 class ControlQuerySet(EngineQuerySet["WorkflowControl"]):
     """State changes of what operators have set for workflows."""
 
-    is_mirrored = False
-
     def pause(self, workflow: str, *, at: datetime, by: str | None, reason: str | None) -> bool:
         """Pause a workflow; `False` if it is paused already, and then its first reason stands."""
         return self._set(workflow, {"paused_at": None}, at, by, paused_at=at, paused_by=by, paused_reason=reason)

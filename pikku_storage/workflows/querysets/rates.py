@@ -22,8 +22,6 @@ _TIDIED = 10
 class RateQuerySet(EngineQuerySet["WorkflowRate"]):
     """When the last runs under each rate limit began, in milliseconds since 1970."""
 
-    is_mirrored = False
-
     def seen(self, rate_id: str) -> tuple[list[int], str | None]:
         """The starts, oldest first, and the version that `replace` asks for; `None` if there is no row."""
         rows = self.engine.read(self.model, {"id": rate_id}, ("starts", "version"))

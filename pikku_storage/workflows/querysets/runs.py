@@ -56,6 +56,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             "due_at": until,
             "status": RunStatus.RUNNING.value,
             "error": None,
+            "gate_opened_at": None,
             "waits_for": None,
             "last_worker": worker,
             "updated_at": at,
@@ -75,15 +76,19 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         suspended_for: Json = None,
         redrives: int | None = None,
         lines_up: Mapping[str, Any] | None = None,
+        gate_opened_at: datetime | None = None,
+        also: Sequence[Operation] = (),
     ) -> bool:
         """End a pass that waits; `False` if the run was woken meanwhile, or is not this pass's any more.
 
-        `waits_for` says for what. With an error in `suspended_for` the run becomes suspended and shows it. `lines_up`
-        is its place before a limit (`place_in`).
+        `waits_for` says for what. With an error in `suspended_for` the run becomes suspended and shows it; with
+        `gate_opened_at` it is listed among those that ask for an approval. `lines_up` is its place before a limit
+        (`place_in`). `also` happens with it.
         """
         status = RunStatus.RUNNING if suspended_for is None else RunStatus.SUSPENDED
         return self._change(
             {"id": run_id, "pass_token": token, "wake_token": seen_wake, "status": RunStatus.RUNNING.value},
+            *also,
             durable=suspended_for is not None,
             pass_token=None,
             pass_until=None,
@@ -91,14 +96,25 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             status=status.value,
             error=suspended_for,
             redrives=redrives,
+            gate_opened_at=gate_opened_at,
             waits_for=waits_for,
             updated_at=at,
             **(lines_up or {}),
         )
 
-    def settle(self, run_id: str, token: str, status: RunStatus, *, at: datetime, output: Json, error: Json) -> bool:
-        """End a run from inside its pass."""
-        return self._set_status({"pass_token": token}, run_id, status, at, output, error, None)
+    def settle(
+        self,
+        run_id: str,
+        token: str,
+        status: RunStatus,
+        *,
+        at: datetime,
+        output: Json,
+        error: Json,
+        also: Sequence[Operation] = (),
+    ) -> bool:
+        """End a run from inside its pass. `also` happens with it."""
+        return self._set_status({"pass_token": token}, run_id, status, at, output, error, None, also)
 
     def set_status(
         self,
@@ -110,10 +126,11 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         error: Json,
         due_at: datetime | None,
         waits_for: Json = None,
+        also: Sequence[Operation] = (),
     ) -> bool:
         """Set a live run's status from outside; a terminal one stays as it is. A pass inside is shut out and starts
-        nothing more."""
-        return self._set_status({}, run_id, status, at, output, error, due_at, waits_for)
+        nothing more. `waits_for` says what a suspended one waits for. `also` happens with it."""
+        return self._set_status({}, run_id, status, at, output, error, due_at, also, waits_for)
 
     def request_cancel(self, run_id: str, error: Json, *, at: datetime) -> bool:
         """Ask for the end of a live run after what it did has been undone; `False` if it ended, or was asked before.
@@ -143,19 +160,36 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         output: Json,
         error: Json,
         due_at: datetime | None,
+        also: Sequence[Operation],
         waits_for: Json = None,
     ) -> bool:
         return self._change(
             {"id": run_id, "status": run_statuses_before(status), **fence},
+            *also,
             status=status.value,
             output=output,
             error=error,
             due_at=None if status in TERMINAL_RUN_STATUSES else due_at,
             pass_token=None,
             pass_until=None,
+            gate_opened_at=None,
             updated_at=at,
             **{**_NOT_WAITING, "waits_for": waits_for},
         )
+
+    def resume(self, run_id: str, *, at: datetime) -> bool:
+        """`wake` for somebody who asks the run to go on: a suspended run is running from now on."""
+        where = {"id": run_id, "status": LIVE}
+        values = {
+            "status": RunStatus.RUNNING.value,
+            "error": None,
+            "gate_opened_at": None,
+            "waits_for": None,
+            "wake_token": new_token(),
+            "due_at": at,
+            "redrives": 0,
+        }
+        return self._change(where, durable=False, **values)
 
     def wake(self, run_id: str, *, at: datetime) -> bool:
         """Give a live run a reason to look again, which no pass inside can miss (engine.md §2)."""
@@ -239,6 +273,6 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         ended = {} if ended_by is None else {"updated_at": Expired(ended_by)}
         return self._apply(Delete(self.model, {"id": list(run_ids), "status": list(statuses), **ended}))[0]
 
-    def _change(self, where: Mapping[str, Any], /, *, durable: bool = True, **values: Any) -> bool:
+    def _change(self, where: Mapping[str, Any], /, *also: Operation, durable: bool = True, **values: Any) -> bool:
         # Not durable are leases, wake-ups and due times: a crash of the database server that loses one costs time only.
-        return bool(self._apply(Update(self.model, where, values), durable=durable)[0])
+        return bool(self._apply(Update(self.model, where, values), *also, durable=durable)[0])

@@ -20,8 +20,6 @@ class SlotQuerySet(EngineQuerySet["WorkflowSlot"]):
     """A row is a slot that a run holds. Taking one is its insertion, which its primary key lets one caller do; giving
     it back is its deletion."""
 
-    is_mirrored = False
-
     def held(self, scopes: Sequence[str]) -> list[dict[str, Any]]:
         """`scope`, `number` and `run_id` of the slots that are held of these limits."""
         return self.engine.read(self.model, {"scope": list(scopes)}, ("scope", "number", "run_id"))

@@ -12,6 +12,7 @@ from django.db import IntegrityError
 from pikku_storage.db.operations import NOT_NULL, Delete, Expired, Guard, Insert, KeepOr, Operation, Update
 from pikku_storage.ids import copied_id
 from pikku_storage.json import Json
+from pikku_storage.workflows.gates import GATE_RPCS
 from pikku_storage.workflows.querysets.base import Claim, EngineQuerySet, NewStep
 from pikku_storage.workflows.querysets.rows import (
     UNSETTLED_ATTEMPT,
@@ -45,7 +46,10 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         status: StepStatus = StepStatus.PENDING,
         inside: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Insert a step with its first attempt: `pending`, or `scheduled` for a sleep. `inside` as in `start`."""
+        """Insert a step with its first attempt: `pending`, or `scheduled` for a sleep, or `running` for a gate.
+
+        `inside` as in `start`.
+        """
         return self._add(step, {"status": status.value, "due_at": due_at}, at, inside)
 
     def start(self, step: NewStep, claim: Claim, *, inside: Mapping[str, Any] | None = None) -> bool:
@@ -322,6 +326,16 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         where = {"id": step_id, "due_at": seen}
         change = Update(self.model, where, {"due_at": due_at, "redrives": redrives})
         return bool(self._apply(change, durable=False)[0])
+
+    def gates_due(self, run_id: str, at: datetime) -> Update:
+        """The run ends: its open gates are due, so that the relay closes them. An operation, to happen with that."""
+        where = {"run_id": run_id, "rpc_name": list(GATE_RPCS), "status": StepStatus.RUNNING.value}
+        return Update(self.model, where, {"due_at": at, "redrives": None})
+
+    def gate_waits(self, step_id: str) -> Update:
+        """The run is suspended at this gate: nothing of it is due. An operation, to happen with that."""
+        where = {"id": step_id, "status": StepStatus.RUNNING.value}
+        return Update(self.model, where, {"due_at": None, "redrives": None})
 
     def hurry(self, step_id: str, *, at: datetime) -> bool:
         """Make a failed step's next attempt due now."""

@@ -53,7 +53,7 @@ class Command(BaseCommand):
 
     def _run(self, console: Console, *, once: bool, keep: bool, port: int, timeout: float) -> None:
         call_command("migrate", verbosity=0, interactive=False)
-        operator = data.make_users()
+        admin, operator = data.make_users()
         if not keep:
             data.forget_orders()
             _empty_embedded_broker()
@@ -71,12 +71,13 @@ class Command(BaseCommand):
         ) as workers:
             start = time.monotonic()
             try:
-                settled = progress.start_and_wait(operator, console, seconds=timeout, watch=workers.watch)
+                settled = progress.start_and_wait(operator, admin, console, seconds=timeout, watch=workers.watch)
             except ProcessDied as error:
                 raise CommandError(str(error)) from error
             report.print_runs(console, seconds=time.monotonic() - start)
             discrepancies = books.check()
             report.print_books(console, discrepancies)
+            report.print_schedules(console)
             if not settled:
                 console.print(f"[bold red]Some runs did not settle within {timeout:.0f} seconds.[/]")
             if not once:

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('pikku_workflows', '0003_children'),
+        ('pikku_workflows', '0005_schedules'),
     ]
 
     operations = [

@@ -1,0 +1,68 @@
+"""Whoever does something: a user's id and scopes, however the caller names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pikku_storage.access.scopes import EVERYTHING
+from pikku_storage.exceptions import WorkflowInputError
+from pikku_storage.json import Json, to_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """A person who acts, or a program in their name. Without a `user_id` nobody is signed in."""
+
+    user_id: str | None = None
+    scopes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Json] | None:
+        """`{userId, scopes}`, or `None` for nobody."""
+        return None if self.user_id is None else {"userId": self.user_id, "scopes": list(self.scopes)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any] | None) -> Actor:
+        """What `as_json` made."""
+        return cls() if stored is None else cls(user_id=stored.get("userId"), scopes=tuple(stored.get("scopes") or ()))
+
+
+def actor_of(who: Any) -> Actor:
+    """The actor that is meant by `None`, an `Actor`, a Django user, an id, or any object with `user_id` and `scopes`.
+
+    An id alone holds no scopes. An anonymous user is nobody.
+    """
+    if isinstance(who, Actor):
+        return who
+    if who is None or getattr(who, "is_authenticated", True) is False:
+        return Actor()
+    if hasattr(who, "user_id"):
+        return Actor(
+            user_id=None if who.user_id is None else id_of(who.user_id, role="actor"),
+            scopes=tuple(to_text(scope, root="$scopes") for scope in getattr(who, "scopes", None) or ()),
+        )
+    return Actor(user_id=id_of(who, role="actor"), scopes=scopes_of(who))
+
+
+def scopes_of(user: Any) -> tuple[str, ...]:
+    """The scopes of a Django user: an active superuser holds everything, others nothing."""
+    is_super = getattr(user, "is_active", False) and getattr(user, "is_superuser", False)
+    return (EVERYTHING,) if is_super else ()
+
+
+def user_id_of(who: Any, *, role: str = "owner") -> str | None:
+    """`id_of`, or `None` for nobody."""
+    return None if who is None or who == "" else id_of(who, role=role)
+
+
+def id_of(who: Any, *, role: str) -> str:
+    """The id of a user, or that is one, as text; raises `WorkflowInputError`, naming the `role` it was given for."""
+    if isinstance(who, str | int | UUID) and not isinstance(who, bool):
+        return to_text(str(who), root=f"${role}")
+    if not hasattr(who, "pk"):
+        raise WorkflowInputError(f"The {role} is a user, or an id as text, number or UUID; not {type(who).__name__}")
+    if who.pk is None:
+        raise WorkflowInputError(f"The {role} has no primary key: save the user first; for an anonymous one pass None")
+    return to_text(str(who.pk), root=f"${role}")

@@ -1,0 +1,1 @@
+"""Schedules: workflows that start by the clock, each fire exactly once."""

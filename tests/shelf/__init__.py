@@ -1,0 +1,1 @@
+"""An app with encrypted fields: for the tests only."""
