@@ -132,6 +132,29 @@ def test_the_relay_ends_a_run_that_a_worker_is_inside_of(outbox: RecordingDispat
     assert list(find_violations()) == []
 
 
+@pytest.mark.parametrize("expiry", [None, "3h"])
+@pytest.mark.parametrize("how", ["relay", "message"])
+def test_nobody_is_asked_any_longer_than_it(
+    how: str, expiry: str | None, outbox: RecordingDispatcher, service: WorkflowService
+) -> None:
+    @workflow(deadline="1h")
+    def order(flow: Flow) -> None:
+        flow.approval("release", expiry=expiry)
+
+    run = order.start()
+    outbox.deliver()
+    row = run.get()
+    assert (row.status, row.due_at) == ("suspended", row.deadline_at)
+
+    with clock.travel(HOUR + SECOND):
+        if how == "message":
+            service.orchestrate_workflow(run.id)
+        service.relay()
+    assert is_exceeded(run)
+    assert [step.status for step in run.steps()] == ["failed"]
+    assert list(find_violations()) == []
+
+
 def test_a_message_that_comes_after_it_ends_the_run(order: Any, outbox: RecordingDispatcher) -> None:
     queued, fresh = order.start({"how": "queued"}), order.start({"how": "sleep"})
     outbox.deliver_one()

@@ -454,6 +454,64 @@ def test_what_other_runs_wait_for_is_said_as_well(outbox: RecordingDispatcher) -
     assert (run.waits_for or {})["kind"] == "code"
 
 
+@pytest.mark.parametrize("kind", ["approval", "resume"])
+def test_a_run_that_waits_for_a_person_gives_its_slot_back_and_must_be_let_in_again(
+    kind: str, outbox: RecordingDispatcher, log: list[Any]
+) -> None:
+    note = noted(log)
+
+    @workflow(limits=Limits(concurrency=1))
+    def order(flow: Flow, asks: bool) -> None:
+        if asks and kind == "approval":
+            flow.approval("release", expiry="1h")
+        elif asks:
+            flow.suspend("release")
+        flow.do("note", note, {"entry": asks})
+
+    first, second = order.start({"asks": True}), order.start({"asks": False})
+    enter(first, second)
+    assert inside(first, second) == [second]
+    (gate,) = first.steps()
+    waits_for = first.waits_for or {}
+    assert (waits_for["kind"], waits_for["reason"]) == (kind, "release")
+    assert waits_for["since"] == gate.created_at.isoformat()
+    ends = (gate.created_at + 60 * MINUTE).isoformat() if kind == "approval" else None
+    assert waits_for.get("until") == ends
+
+    if kind == "approval":
+        WorkflowService().approve_step(first.id, "release", True)
+    else:
+        WorkflowService().resume_workflow(first.id)
+    assert (first.status, first.waits_for) == ("running", None)
+    enter(first)
+    assert inside(first, second) == [second]
+    assert (first.waits_for or {})["kind"] == "concurrency"
+    finish(second)
+    assert first.id in called(outbox)
+    enter(first)
+    finish(first)
+    assert first.status == "completed"
+    assert list(find_violations()) == []
+
+
+def test_a_gate_that_the_code_has_no_more_keeps_no_slot(outbox: RecordingDispatcher) -> None:
+    asks = True
+
+    @workflow(limits=Limits(concurrency=1))
+    def order(flow: Flow) -> None:
+        if asks:
+            flow.approval("release")
+        flow.sleep("nap", "1min")
+
+    run = order.start()
+    enter(run)
+    asks = False
+    WorkflowService().resume_workflow(run.id)
+    enter(run)
+    assert inside(run) == []
+    assert (run.waits_for or {})["kind"] == "sleep"
+
+
 # -- changed without a restart -----------------------------------------------------------------------------------------
 
 

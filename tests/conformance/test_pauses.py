@@ -14,7 +14,7 @@ from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import MINUTE, SECOND, noting
+from tests.conformance.support import MINUTE, SECOND, noting, step_names
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -135,6 +135,24 @@ def test_a_run_that_is_under_way_stops_before_its_next_step(
     service.unpause_workflow("busy")
     outbox.deliver()
     assert (done, run.status) == (["first", "second"], "completed")
+
+
+def test_nobody_is_asked_while_the_workflow_is_paused(
+    outbox: RecordingDispatcher, service: WorkflowService, done: list[str]
+) -> None:
+    @workflow
+    def asking(flow: Flow) -> None:
+        flow.do("first", lambda: noting(done, "first", service.pause_workflow("asking")))
+        flow.approval("release")
+
+    run = asking.start()
+    outbox.deliver()
+    assert paused(run)
+    assert step_names(run.id) == ["first"]
+
+    service.unpause_workflow("asking")
+    outbox.deliver()
+    assert (run.status, (run.waits_for or {})["kind"]) == ("suspended", "approval")
 
 
 def test_a_process_that_remembers_the_pause_asks_again(
