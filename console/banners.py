@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
@@ -17,6 +18,7 @@ from console.states import State
 from console.timeline import Timeline
 from pikku_storage.conf import settings
 from pikku_storage.exceptions import WorkflowStepFailedError
+from pikku_storage.workflows.engine.waits import LIMIT_KINDS
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, WORKFLOW_NOT_FOUND
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
@@ -122,6 +124,16 @@ def _suspended(run: RunRow, steps: Sequence[StepRow], now: datetime) -> Banner:
     return Banner(kind="waiting", text=text, code=code, hint=hint)
 
 
+def _not_let_in(run: RunRow, now: datetime) -> Banner | None:
+    waits_for = run.waits_for if isinstance(run.waits_for, Mapping) else {}
+    if waits_for.get("kind") not in LIMIT_KINDS:
+        return None
+    since = parse_datetime(str(waits_for.get("since"))) or run.updated_at
+    said = shorten(str(waits_for.get("text") or ""), _MESSAGE_LIMIT)
+    text = format_html(gettext("Waiting to be let in: {}. Lined up {}."), said, ago(since, now))
+    return Banner(kind="waiting", text=text)
+
+
 def _asks(run: RunRow, step: StepRow, now: datetime) -> Banner:
     who = {
         "owner": gettext("Its owner may answer."),
@@ -137,6 +149,9 @@ def _asks(run: RunRow, step: StepRow, now: datetime) -> Banner:
 
 
 def _waiting(run: RunRow, steps: Sequence[StepRow], timeline: Timeline, now: datetime) -> Banner | None:
+    not_let_in = _not_let_in(run, now)
+    if not_let_in is not None:
+        return not_let_in
     states = {lane.step_id: lane.state for lane in timeline.steps()}
     running = [step for step in steps if states.get(step.id) is State.RUNNING]
     if running:

@@ -32,6 +32,7 @@ class RunRow:
     due_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    waits_for: Any = None
 
     @property
     def is_terminal(self) -> bool:

@@ -110,6 +110,11 @@ class PikkuSettings:
         return self._milliseconds("STALLED_AFTER", "5min")
 
     @property
+    def MESSAGE_PRIORITIES(self) -> bool:
+        """Whether messages carry the priority of their run to the broker. Default `False`."""
+        return bool(self._get("MESSAGE_PRIORITIES", False))
+
+    @property
     def MAX_PAYLOAD_BYTES(self) -> int:
         """The most bytes of UTF-8 JSON that one input, result or state value may take. Default 4 MiB."""
         return int(self._get("MAX_PAYLOAD_BYTES", 4 * 1024 * 1024))

@@ -387,6 +387,11 @@ class WorkflowCancelledException(BaseException):
     """Leaves a workflow's body when the run is to be cancelled and what it did to be undone. Never shown to users."""
 
 
+class WorkflowDeadlineException(BaseException):
+    """Leaves a workflow's body when the run's deadline is over, so that no further step begins. Never shown to
+    users."""
+
+
 class EngineInterrupted(BaseException):
     """Leaves a workflow's body when the database failed under one of its calls; `error` is what the database said."""
 

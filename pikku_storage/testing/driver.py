@@ -11,6 +11,7 @@ from typing import Any
 from pikku_storage.durations import to_duration_text
 from pikku_storage.workflows.dispatch import Message, dispatching_through, waiting_is_no_error
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.engine.waits import LIMIT_KINDS, RATE_LIMIT
 from pikku_storage.workflows.querysets import LIVE
 from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.registry import registry
@@ -80,7 +81,9 @@ class RunUntilIdle:
 
     def _live_runs(self) -> list[dict[str, Any]]:
         runs = self._runtime.runs.filter(status__in=LIVE).order_by("created_at", "id")
-        return [dict(row) for row in runs.values("id", "workflow", "status", "error", "due_at", "pass_token")]
+        return [
+            dict(row) for row in runs.values("id", "workflow", "status", "error", "due_at", "pass_token", "waits_for")
+        ]
 
     def _queued_steps(self) -> list[tuple[str, str]]:
         steps = self._runtime.steps.filter(run__status__in=LIVE, due_at__isnull=False, queue__isnull=False)
@@ -100,6 +103,10 @@ class RunUntilIdle:
             if run["status"] == RunStatus.SUSPENDED:
                 reason = f"suspended: {(run['error'] or {}).get('message', 'no reason was stored')}"
                 yield _waiting(run, None, reason, run["due_at"], now)
+            elif (run["waits_for"] or {}).get("kind") in LIMIT_KINDS:
+                # A rate limit is a matter of time; the others are of other runs, or of somebody.
+                due_at = run["due_at"] if run["waits_for"]["kind"] == RATE_LIMIT else None
+                yield _waiting(run, None, run["waits_for"]["text"], due_at, now)
             elif open_steps:
                 for step in open_steps:
                     yield _waiting(run, step.step_name, _reason(step), step.due_at, now)

@@ -9,6 +9,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cached_property, update_wrapper
 from typing import (
     TYPE_CHECKING,
@@ -29,6 +30,17 @@ from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, WorkflowInputError, WorkflowRegistrationError
 from pikku_storage.json import Json, to_json, to_json_object, to_text
+from pikku_storage.workflows.limits import (
+    Deadline,
+    KeyFunction,
+    Limits,
+    Priority,
+    call_with,
+    check_priority,
+    deadline_of,
+    key_of,
+    parameters_of,
+)
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.schedules.declarations import NAME_LENGTH as SCHEDULE_NAME_LENGTH
@@ -195,6 +207,10 @@ class BaseWorkflow(AsyncTwins, ABC):
     """Whether it can be reached over HTTP, and the permission that starting it takes."""
     schedule: Declaration | None = None
     """The times at which its code says that it starts."""
+    limits: Limits | None = None
+    priority: Priority | None = None
+    deadline: Deadline | None = None
+    """What its code says about flow control."""
 
     @property
     @abstractmethod
@@ -220,6 +236,38 @@ class BaseWorkflow(AsyncTwins, ABC):
     def check(self, data: Mapping[str, Any]) -> None:
         """Raise `WorkflowInputError` unless a run can have `data` as its input."""
 
+    def _check_flow_control(self) -> None:
+        try:
+            if self.limits is not None and not isinstance(self.limits, Limits):
+                raise ValueError(f"limits is a Limits(…), not {self.limits!r}")
+            if self.deadline is not None:
+                deadline_of(self.deadline, datetime.now(UTC))
+            if self.priority is not None and not callable(self.priority):
+                check_priority(self.priority)
+            for function in self._input_functions().values():
+                self._check_input_function(function)
+        except ValueError as error:
+            raise WorkflowRegistrationError(f"{self.source_place}: {error}") from None
+
+    def _input_functions(self) -> dict[str, Callable[..., Any]]:
+        """What is computed from the input when a run is started."""
+        limits = self.limits or Limits()
+        functions: dict[str, KeyFunction | Priority | None] = {
+            "concurrency_key": limits.concurrency_key,
+            "rate_limit_key": limits.rate_limit_key,
+            "priority": self.priority,
+        }
+        return {name: function for name, function in functions.items() if callable(function)}
+
+    def _check_input_function(self, function: Callable[..., Any]) -> None:
+        own = {parameter.name for parameter in self.parameters}
+        is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in self.parameters)
+        for name, parameter in parameters_of(function)[0].items():
+            if parameter.kind not in _ANY_KEYWORD:
+                raise ValueError(f"a function of the input takes keyword arguments; {parameter} is none")
+            if parameter.default is parameter.empty and name not in own and not is_open:
+                raise ValueError(f"a function of the input asks for {name!r}, which is no parameter of the workflow")
+
     def start(
         self,
         data: Mapping[str, Any] | None = None,
@@ -227,16 +275,25 @@ class BaseWorkflow(AsyncTwins, ABC):
         owner: Any = None,
         idempotency_key: str | None = None,
         trigger: str = "code",
+        priority: int | None = None,
+        deadline: Deadline | None = None,
         using: str | None = None,
     ) -> WorkflowRunHandle:
         """Store a run and hand it to the workers; answers at once. `data` becomes the body's keyword arguments.
 
         `owner` is a user, or any id as text. A second start with the same `idempotency_key` answers with the first
-        one's run. A broker that is down loses nothing: the relay sends the message later. Raises `WorkflowInputError`
-        or `PayloadError` before anything is stored.
+        one's run. `priority` (1 last, 9 first) and `deadline` (a duration, or an aware time) override the workflow's. A
+        broker that is down loses nothing: the relay sends the message later. Raises `WorkflowInputError` or
+        `PayloadError` before anything is stored.
         """
         return self._service(using).start_workflow(
-            self.name, {} if data is None else data, owner=owner, idempotency_key=idempotency_key, trigger=trigger
+            self.name,
+            {} if data is None else data,
+            owner=owner,
+            idempotency_key=idempotency_key,
+            trigger=trigger,
+            priority=priority,
+            deadline=deadline,
         )
 
     def run(
@@ -246,16 +303,45 @@ class BaseWorkflow(AsyncTwins, ABC):
         owner: Any = None,
         idempotency_key: str | None = None,
         trigger: str = "code",
+        priority: int | None = None,
+        deadline: Deadline | None = None,
         using: str | None = None,
     ) -> WorkflowRunHandle:
-        """Carry out a run in this process, to its end; needs no broker and no worker. Sleeps and retry delays are
-        really waited for.
+        """Carry out a run in this process, to its end; needs no broker and no worker. Sleeps, retry delays and limits
+        are really waited for.
 
         Answers with the handle also when the run failed; `handle.result()` raises then.
         """
         return self._service(using).run_inline(
-            self.name, {} if data is None else data, owner=owner, idempotency_key=idempotency_key, trigger=trigger
+            self.name,
+            {} if data is None else data,
+            owner=owner,
+            idempotency_key=idempotency_key,
+            trigger=trigger,
+            priority=priority,
+            deadline=deadline,
         )
+
+    def flow_control(
+        self, data: Mapping[str, Any], *, at: datetime, priority: int | None = None, deadline: Deadline | None = None
+    ) -> dict[str, Any]:
+        """What a run that is started with this data keeps for flow control. `priority` and `deadline` override the
+        definition's. Raises `WorkflowInputError`, also for whatever a function of the input raises."""
+        defaults = {each.name: each.default for each in self.parameters if each.default is not each.empty}
+        values = {**defaults, **data}
+        deadline = self.deadline if deadline is None else deadline
+        limits = self.limits or Limits()
+        try:
+            if priority is None:
+                priority = call_with(self.priority, values) if callable(self.priority) else self.priority
+            return {
+                "priority": None if priority is None else check_priority(priority),
+                "deadline_at": None if deadline is None else deadline_of(deadline, at),
+                "concurrency_key": key_of("concurrency_key", limits.concurrency_key, values),
+                "rate_limit_key": key_of("rate_limit_key", limits.rate_limit_key, values),
+            }
+        except Exception as error:
+            raise WorkflowInputError(f"Flow control of workflow {self.name!r}: {error}") from error
 
     def _service(self, using: str | None) -> WorkflowService:
         # Models exist only once the apps are ready, and definitions are imported before.
@@ -282,6 +368,9 @@ class WorkflowDefinition(_Definition[P, Any], BaseWorkflow):
         timezone: str | None = None,
         catch_up: str = "latest",
         overlap: str = "allow",
+        limits: Limits | None = None,
+        priority: Priority | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         super().__init__(body, name)
         if versioning not in get_args(Versioning):
@@ -299,6 +388,8 @@ class WorkflowDefinition(_Definition[P, Any], BaseWorkflow):
         self.schedule = None if schedule is None else self._declared(schedule, timezone, catch_up, overlap)
         if schedule is None and (timezone is not None or (catch_up, overlap) != ("latest", "allow")):
             raise WorkflowRegistrationError(f"{self.source_place}: timezone, catch_up and overlap go with a schedule")
+        self.limits, self.priority, self.deadline = limits, priority, deadline
+        self._check_flow_control()
 
     def _declared(self, cron: str, timezone: str | None, catch_up: str, overlap: str) -> Declaration:
         try:
@@ -440,6 +531,9 @@ def workflow(
     timezone: str | None = None,
     catch_up: str = "latest",
     overlap: str = "allow",
+    limits: Limits | None = None,
+    priority: Priority | None = None,
+    deadline: Deadline | None = None,
 ) -> Callable[[Callable[Concatenate[Flow, P], Any]], WorkflowDefinition[P]]: ...
 
 
@@ -456,6 +550,9 @@ def workflow(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     * `timezone`: the IANA time zone of the expression, that of the project's settings by default.
     * `catch_up`: what is started for fires that were missed: `"latest"` one, `"all"` or `"skip"`.
     * `overlap`: `"skip"` starts no run while that of the fire before is live; `"allow"` does.
+    * `limits`: how many of its runs may be inside at once, and how many may begin in a while.
+    * `priority`: 1 (last) to 9 (first), or a function of the input; 5 by default.
+    * `deadline`: how long after its start a run fails with `DEADLINE_EXCEEDED`.
 
     The body runs from the top each time the run is taken up, with recorded steps answering at once; so whatever it does
     besides calling steps must not depend on time, chance or the outside. Raises `WorkflowRegistrationError`.

@@ -15,6 +15,7 @@ from kombu.exceptions import OperationalError
 
 from pikku_storage.conf import settings
 from pikku_storage.exceptions import PikkuMissingMetaError, WorkflowDispatchException, WorkflowRunNotFoundError
+from pikku_storage.workflows.limits import DEFAULT_PRIORITY, FIRST
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +26,14 @@ BROKER_PAUSE = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """`step_name` is `None` for "look at this run". `countdown` is in seconds. `using` is `None` for the default
-    database."""
+    database. `priority` is the run's, from 1 to 9, or `None` if it was given none."""
 
     run_id: str
     step_name: str | None = None
     queue: str | None = None
     countdown: float | None = None
     using: str | None = None
+    priority: int | None = None
 
 
 class Dispatcher(Protocol):
@@ -66,6 +68,8 @@ class CeleryDispatcher:
                         "countdown": message.countdown,
                         "kwargs": {} if message.using is None else {"using": message.using},
                     }
+                    if settings.MESSAGE_PRIORITIES:
+                        options["priority"] = priority_at(producer.connection.transport.driver_type, message.priority)
                     if message.step_name is None:
                         tasks.orchestrate.apply_async((message.run_id,), **options)
                     else:
@@ -73,6 +77,12 @@ class CeleryDispatcher:
         except (OperationalError, OSError) as error:
             self._down_until = time.monotonic() + BROKER_PAUSE
             raise WorkflowDispatchException(f"The broker took no message: {error}") from error
+
+
+def priority_at(broker: str, priority: int | None) -> int:
+    """A run's priority on the scale of a broker: Redis takes 0 first, RabbitMQ the highest number."""
+    given = DEFAULT_PRIORITY if priority is None else priority
+    return FIRST - given if broker == "redis" else given
 
 
 @contextmanager

@@ -252,7 +252,9 @@ class Flow:
     def _workflow_call(self, name: str, definition: BaseWorkflow, data: Any, options: _Options) -> Call:
         self._check_compensation(options.on_error)
         plain = arguments_of(definition.parameters, data)
-        children.check_call(self._replay.run, definition, plain, has_timeout=options.timeout is not None)
+        children.check_call(
+            self._replay.runtime, self._replay.run, definition, plain, has_timeout=options.timeout is not None
+        )
         return Call(
             name=name,
             target=target_of(definition),

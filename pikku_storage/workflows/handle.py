@@ -76,6 +76,16 @@ class WorkflowRunHandle(AsyncTwins):
         """The run's state."""
         return self._service.get_run_state(self.id)
 
+    @property
+    def waits_for(self) -> dict[str, Json] | None:
+        """What the run waits for: `{kind, text, since}` and more; `None` while it works, and once it has ended."""
+        return self.get().waits_for
+
+    @property
+    def queue_position(self) -> int | None:
+        """Which place it has before the limit that it waits for, 1 for the next one; `None` if it waits for none."""
+        return self._service.get_queue_position(self.id)
+
     def wait(self, timeout: float | None = None) -> WorkflowRunHandle:
         """Wait until the run ends or is suspended; answers with this handle. Raises `TimeoutError` after `timeout`
         seconds."""

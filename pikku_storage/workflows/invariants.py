@@ -61,6 +61,7 @@ class _Run:
     wire: dict[str, Json] | None
     gate_opened_at: datetime | None
     error: dict[str, Json] | None
+    line: str | None
 
     @property
     def parent_step_id(self) -> str:
@@ -83,6 +84,8 @@ def find_violations(using: str | None = None, run_ids: Iterable[str] | None = No
             runs = runs.filter(pk__in=wanted)
         batch = [_Run(**row) for row in runs.values(*_RUN_COLUMNS)[:BATCH]]
         if not batch:
+            for rule, run_id, detail in _check_slots(runtime, wanted):
+                yield Violation(rule=rule, run_id=run_id, step_name=None, detail=detail)
             return
         yield from _check_batch(runtime, batch)
         last = batch[-1].id
@@ -135,6 +138,8 @@ def _check_run(run: _Run, steps: list[StepState], now: datetime) -> Iterator[Vio
     if run.status in TERMINAL_RUN_STATUSES:
         if run.due_at is not None:
             yield violation("terminal-run-due", f"{run.status} and still due at {run.due_at:%Y-%m-%d %H:%M:%S}")
+        if run.line is not None:
+            yield violation("terminal-run-in-line", f"{run.status} and still in line before a limit")
         grace = timedelta(milliseconds=settings.LEASE)
         for step in steps:
             if step.status == StepStatus.RUNNING and step.due_at is not None and step.due_at < now - grace:
@@ -206,3 +211,22 @@ def _check_step(step: StepState, attempts: list[_Attempt]) -> Iterator[tuple[str
         stamps = [stamp for name in _STAMPS if (stamp := entry.stamps[name]) is not None]
         if any(later < earlier for earlier, later in pairwise(stamps)):
             yield "time-order", f"attempt {entry.attempt}: {', '.join(str(stamp) for stamp in stamps)}"
+
+
+def _check_slots(runtime: Runtime, run_ids: list[str] | None) -> Iterator[tuple[str, str, str]]:
+    slots = runtime.slots.order_by("id")
+    if run_ids is not None:
+        slots = slots.filter(run_id__in=run_ids)
+    held = list(slots.values("scope", "number", "workflow", "run_id"))
+    holders = {slot["run_id"] for slot in held}
+    statuses = dict(runtime.runs.filter(pk__in=sorted(holders)).values_list("id", "status"))
+    seen: set[tuple[str, str]] = set()
+    for slot in held:
+        run_id, what = slot["run_id"], f"slot {slot['number']} of {slot['workflow']}"
+        if run_id not in statuses:
+            yield "gone-run-holds-slot", run_id, what
+        elif statuses[run_id] in TERMINAL_RUN_STATUSES:
+            yield "ended-run-holds-slot", run_id, f"{what}, and the run is {statuses[run_id]}"
+        if (slot["scope"], run_id) in seen:
+            yield "one-slot-of-a-limit", run_id, f"{what}, and another one"
+        seen.add((slot["scope"], run_id))

@@ -71,8 +71,8 @@ def pass_on(using: str, operations: tuple[Operation | Merge, ...], counts: tuple
 
 @cache
 def mirrored() -> frozenset[type[models.Model]]:
-    """What a mirror has. Schedules and answers to approvals are not in it, but a run that a schedule
-    starts is, and the outcome of an approval; the rest is for the engine."""
+    """What a mirror has. Schedules and answers to approvals are not in it, but a run that a schedule starts is, and the
+    outcome of an approval; the rest, such as who goes next under a limit, is for the engine."""
     from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
 
     return frozenset((WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion))

@@ -1,5 +1,5 @@
-"""The `workflow_*` tables: the contract's four (tables.md §3, 14-17), and two of ours, for the answers to approvals and
-for schedules.
+"""The `workflow_*` tables: the contract's four (tables.md §3, 14-17), and five of ours: for the answers to approvals,
+for schedules, and three for flow control.
 
 Names of tables and columns are the contract's. Columns the contract does not have are nullable and marked "ours".
 Nothing here changes a row: every state change is a guarded UPDATE in `querysets/`, and nobody calls `.save()` on an
@@ -19,8 +19,11 @@ from pikku_storage.ids import derived_id, new_id
 from pikku_storage.workflows.definitions import NAME_LENGTH
 from pikku_storage.workflows.querysets import (
     AnswerQuerySet,
+    ControlQuerySet,
+    RateQuerySet,
     RunQuerySet,
     ScheduleQuerySet,
+    SlotQuerySet,
     StepQuerySet,
     VersionQuerySet,
 )
@@ -74,6 +77,17 @@ class WorkflowRun(models.Model):
     last_worker = ExactCharField(_("last worker"), max_length=NAME_LENGTH, null=True)
     # Ours: since when the suspended run asks for an approval.
     gate_opened_at = MillisecondDateTimeField(_("asks since"), null=True)
+    # Ours, flow control: what it was started with; when it was let in first; what it waits for; and its place in the
+    # line before a limit.
+    priority = models.IntegerField(_("priority"), null=True)
+    deadline_at = MillisecondDateTimeField(_("deadline"), null=True)
+    concurrency_key = text_id(verbose_name=_("concurrency key"), null=True)
+    rate_limit_key = text_id(verbose_name=_("rate limit key"), null=True)
+    admitted_at = MillisecondDateTimeField(_("admitted"), null=True)
+    waits_for = PayloadField(_("waits for"), null=True)
+    line = ExactCharField(max_length=36, null=True)
+    line_place = ExactCharField(max_length=300, null=True)
+    lined_up_at = MillisecondDateTimeField(_("lined up"), null=True)
 
     objects = RunQuerySet.as_manager()
 
@@ -94,6 +108,7 @@ class WorkflowRun(models.Model):
             SparseIndex(fields=("due_at",), present="due_at", name="idx_workflow_runs_due"),
             SparseIndex(fields=("origin_run_id",), present="origin_run_id", name="idx_workflow_runs_origin"),
             SparseIndex(fields=("gate_opened_at", "id"), present="gate_opened_at", name="idx_workflow_runs_gate"),
+            SparseIndex(fields=("line", "line_place"), present="line", name="idx_workflow_runs_line"),
         )
 
     def __str__(self) -> str:
@@ -280,6 +295,79 @@ class WorkflowVersion(models.Model):
     def id_of(workflow_name: str, graph_hash: str) -> str:
         """The id of the row of that version."""
         return derived_id(workflow_name, graph_hash)
+
+
+class WorkflowControl(models.Model):
+    """What operators have set for a workflow: paused, and limits in place of the code's. No row: nothing."""
+
+    workflow = ExactCharField(_("workflow"), primary_key=True, max_length=NAME_LENGTH)
+    paused_at = MillisecondDateTimeField(_("paused"), null=True)
+    paused_by = text_id(verbose_name=_("paused by"), null=True)
+    paused_reason = models.TextField(_("reason"), null=True)  # noqa: DJ001 - absent differs from empty
+    concurrency = models.IntegerField(_("concurrency"), null=True)
+    concurrency_per_key = models.IntegerField(_("concurrency per key"), null=True)
+    rate_limit = ExactCharField(_("rate limit"), max_length=64, null=True)
+    updated_at = MillisecondDateTimeField(_("updated"))
+    updated_by = text_id(verbose_name=_("updated by"), null=True)
+
+    objects = ControlQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workflow_controls"
+        verbose_name = _("workflow control")
+        verbose_name_plural = _("workflow controls")
+        ordering = ("workflow",)
+
+    def __str__(self) -> str:
+        return str(self.workflow)
+
+
+class WorkflowSlot(models.Model):
+    """One of the places that a concurrency limit has, while a run holds it. Its id is derived from limit and number, so
+    each place is held once."""
+
+    id = text_id(primary_key=True, editable=False)
+    scope = ExactCharField(max_length=36)
+    workflow = ExactCharField(_("workflow"), max_length=NAME_LENGTH)
+    key = text_id(verbose_name=_("concurrency key"), null=True)
+    number = models.IntegerField(_("number"))
+    run = models.ForeignKey(WorkflowRun, models.CASCADE, db_constraint=False, related_name="slots")
+    taken_at = MillisecondDateTimeField(_("taken"))
+
+    objects = SlotQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workflow_slots"
+        verbose_name = _("slot")
+        verbose_name_plural = _("slots")
+        ordering = ("workflow", "key", "number")
+        indexes = (models.Index(fields=("scope", "number"), name="idx_workflow_slots_scope"),)
+
+    def __str__(self) -> str:
+        return f"{self.workflow} · {self.key or ''} · {self.number}"
+
+
+class WorkflowRate(models.Model):
+    """When the last runs under a rate limit began. Its id is derived from the workflow and the rate limit's key."""
+
+    id = text_id(primary_key=True, editable=False)
+    workflow = ExactCharField(_("workflow"), max_length=NAME_LENGTH)
+    key = text_id(verbose_name=_("rate limit key"), null=True)
+    starts = PayloadField(_("starts"))
+    version = ExactCharField(max_length=32)
+    over_at = MillisecondDateTimeField(_("over"))
+
+    objects = RateQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workflow_rates"
+        verbose_name = _("rate")
+        verbose_name_plural = _("rates")
+        ordering = ("workflow", "key")
+        indexes = (models.Index(fields=("over_at",), name="idx_workflow_rates_over"),)
+
+    def __str__(self) -> str:
+        return f"{self.workflow} · {self.key or ''}"
 
 
 class WorkflowSchedule(models.Model):

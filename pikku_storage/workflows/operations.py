@@ -16,10 +16,11 @@ from pikku_storage.exceptions import WorkflowError, WorkflowRunNotFoundError
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.json import Json, to_json_object, to_text
 from pikku_storage.workflows.bulk import BulkReport, RunFilter, in_bulk
+from pikku_storage.workflows.controls import WorkflowControls
 from pikku_storage.workflows.engine.answers import approve
-from pikku_storage.workflows.engine.children import notify_parent, wind_up
+from pikku_storage.workflows.engine.children import see_off
 from pikku_storage.workflows.engine.copies import copy_run, kept_for_fork, kept_for_retry
-from pikku_storage.workflows.engine.gates import close_gates, pass_suspensions
+from pikku_storage.workflows.engine.open_gates import pass_suspensions
 from pikku_storage.workflows.engine.programs import is_of_graph
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.handle import WorkflowRunHandle
@@ -46,7 +47,7 @@ class ForkPreview:
     is_same_version: bool | None
 
 
-class WorkflowOperations(WorkflowStorage):
+class WorkflowOperations(WorkflowControls, WorkflowStorage):
     """Changes the course of runs. `reason` and `by`, a user or an id, say why and who."""
 
     def resume_workflow(self, run_id: str, *, reason: str | None = None, by: Any = None) -> bool:
@@ -95,11 +96,7 @@ class WorkflowOperations(WorkflowStorage):
         if not self._runtime.set_status(run_id, RunStatus.CANCELLED, error=error):
             return False
         self._audit("cancelled", run_id, by, reason=reason, compensate=False)
-        close_gates(self._runtime, run_id)
-        wind_up(self._runtime, run_id)
-        run = self._runtime.read_run(run_id)
-        if run is not None:
-            notify_parent(self._runtime, run)
+        see_off(self._runtime, run_id)
         return True
 
     def approve_step(self, run_id: str, reason: str, decision: Json, *, by: Any = None) -> None:
@@ -131,14 +128,14 @@ class WorkflowOperations(WorkflowStorage):
             note = {"retryOf": run.id, **note_of(reason, by)}
             created = copy_run(self._runtime, run, kept, run_id=new, wire=note)
             if created:
-                self._runtime.hint(self._runtime.message(new))
+                self._runtime.hint(self._runtime.message(new, priority=run.priority))
                 self._audit("retried", run_id, by, reason=reason, newRunId=new)
             return WorkflowRunHandle(self, new, created=created)
         at = self._runtime.now()
         waiting = self._runtime.steps.filter(run_id=run_id, status=StepStatus.FAILED, due_at__isnull=False)
         for step_id, step_name, queue in list(waiting.values_list("id", "step_name", "queue")):
             if self._runtime.steps.hurry(step_id, at=at) and queue is not None:
-                self._runtime.hint(self._runtime.message(run_id, step_name, queue=queue))
+                self._runtime.hint(self._runtime.message(run_id, step_name, queue=queue, priority=run.priority))
         self._resume(run_id)
         self._audit("retried", run_id, by, reason=reason)
         return WorkflowRunHandle(self, run_id, created=False)
@@ -168,7 +165,7 @@ class WorkflowOperations(WorkflowStorage):
         new = new_id()
         note = {"forkOf": run.id, "forkFrom": from_step, **note_of(reason, by)}
         copy_run(self._runtime, run, kept, run_id=new, wire=note, data=plain)
-        self._runtime.hint(self._runtime.message(new))
+        self._runtime.hint(self._runtime.message(new, priority=run.priority))
         self._audit("forked", run_id, by, reason=reason, newRunId=new, fromStep=from_step)
         return WorkflowRunHandle(self, new)
 

@@ -40,6 +40,14 @@ class Run:
     due_at: datetime | None
     wake_token: str | None
     redrives: int | None
+    priority: int | None
+    deadline_at: datetime | None
+    concurrency_key: str | None
+    rate_limit_key: str | None
+    admitted_at: datetime | None
+    waits_for: dict[str, Json] | None
+    line: str | None
+    lined_up_at: datetime | None
     created_at: datetime
     updated_at: datetime
 
@@ -63,6 +71,15 @@ class Run:
         return cls.from_row(
             {**dict.fromkeys(cls.COLUMNS), **{name: values[name] for name in cls.COLUMNS if name in values}}
         )
+
+    @property
+    def must_end_at(self) -> datetime | None:
+        """Its deadline, which does not hold any more once the run is to be undone: that is done to its end."""
+        return self.deadline_at if self.cancel_request is None else None
+
+    def deadline_from(self, at: datetime) -> datetime | None:
+        """The deadline of another run that begins then and has as much time as this one had."""
+        return None if self.deadline_at is None else at + (self.deadline_at - self.created_at)
 
     @property
     def is_terminal(self) -> bool:
@@ -301,6 +318,7 @@ class RunReport:
     planned_steps: list[Json] | None
     output: Json
     error: dict[str, Json] | None
+    waits_for: dict[str, Json] | None
     steps: tuple[StepSummary, ...]
 
 
@@ -372,6 +390,31 @@ class StepInstance:
     step_name: str
     status: str
     from_step_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """What operators have set for a workflow; a limit that is `None` is as the code says."""
+
+    workflow: str
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_reason: str | None
+    concurrency: int | None
+    concurrency_per_key: int | None
+    rate_limit: str | None
+    updated_at: datetime
+    updated_by: str | None
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no run of the workflow goes on."""
+        return self.paused_at is not None
+
+
+Control.COLUMNS = tuple(field.name for field in fields(Control))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import WorkflowInputError, WorkflowRunNotFoundError
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json, to_json_object, to_text
+from pikku_storage.workflows.engine import admission
 from pikku_storage.workflows.engine.copies import own_wire
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.queued import carry_on, execute_step
@@ -21,6 +22,7 @@ from pikku_storage.workflows.engine.retention import MOST_RUNS, Ended, prune
 from pikku_storage.workflows.engine.starting import run_values
 from pikku_storage.workflows.engine.versions import store_version
 from pikku_storage.workflows.handle import WorkflowRunHandle, output_of, wait_for_end
+from pikku_storage.workflows.limits import Deadline, not_after
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.operations import WorkflowOperations, note_of
 from pikku_storage.workflows.querysets import TERMINAL
@@ -51,6 +53,8 @@ class WorkflowService(WorkflowOperations):
         wire: Mapping[str, Any] | None = None,
         inline: bool = False,
         start_node: str | None = None,
+        priority: int | None = None,
+        deadline: Deadline | None = None,
     ) -> WorkflowRunHandle:
         """Store a run and hand it to the workers; with `inline`, or without a dispatcher, carry it out here.
 
@@ -68,15 +72,28 @@ class WorkflowService(WorkflowOperations):
                 trigger=trigger,
                 wire=wire,
                 start_node=start_node,
+                priority=priority,
+                deadline=deadline,
             )
             if inline:
                 output_of(handle.get())
             return handle
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, start_node, inline=False)
-        at = values["created_at"]
-        created = self._runtime.runs.create_run({**values, "due_at": self._runtime.patience_end(at), "redrives": 0})
+        values = self._new_run(
+            name,
+            data,
+            owner,
+            idempotency_key,
+            trigger,
+            wire,
+            start_node,
+            inline=False,
+            priority=priority,
+            deadline=deadline,
+        )
+        due_at = not_after(self._runtime.patience_end(values["created_at"]), values["deadline_at"])
+        created = self._runtime.runs.create_run({**values, "due_at": due_at, "redrives": 0})
         if created:
-            self._runtime.hint(self._runtime.message(values["id"]))
+            self._runtime.hint(self._runtime.message(values["id"], priority=values["priority"]))
         return self._handle(values, created)
 
     def run_inline(
@@ -89,10 +106,23 @@ class WorkflowService(WorkflowOperations):
         trigger: str = "code",
         wire: Mapping[str, Any] | None = None,
         start_node: str | None = None,
+        priority: int | None = None,
+        deadline: Deadline | None = None,
     ) -> WorkflowRunHandle:
         """Carry a run out in this process, to its end. Answers also when it failed; see `start_workflow` for what it
         raises."""
-        values = self._new_run(name, data, owner, idempotency_key, trigger, wire, start_node, inline=True)
+        values = self._new_run(
+            name,
+            data,
+            owner,
+            idempotency_key,
+            trigger,
+            wire,
+            start_node,
+            inline=True,
+            priority=priority,
+            deadline=deadline,
+        )
         at, token = values["created_at"], new_token()
         until = self._runtime.lease_end(at)
         inside = {"pass_token": token, "pass_until": until, "due_at": until, "last_worker": self._runtime.worker}
@@ -148,11 +178,12 @@ class WorkflowService(WorkflowOperations):
             {**own_wire(run), "rerunOf": run.id, **note_of(reason, by)},
             run.wire.get("startNode"),
             inline=False,
+            priority=run.priority,
+            deadline=run.deadline_from(self._runtime.now()),
         )
-        at = values["created_at"]
-        due_at = self._runtime.patience_end(at)
+        due_at = not_after(self._runtime.patience_end(values["created_at"]), values["deadline_at"])
         self._runtime.runs.create_run({**values, "origin_run_id": run.id, "due_at": due_at, "redrives": 0})
-        self._runtime.hint(self._runtime.message(values["id"]))
+        self._runtime.hint(self._runtime.message(values["id"], priority=values["priority"]))
         self._audit("rerun", run_id, by, reason=reason, newRunId=values["id"])
         return self._handle(values, True)
 
@@ -172,6 +203,7 @@ class WorkflowService(WorkflowOperations):
                 driven.update(dict.fromkeys(batch.driven))
                 if batch.seen < limit:
                     break
+        admission.sweep(self._runtime)
         return list(driven)
 
     def relay_undispatched_steps(self, *, limit: int = BATCH) -> list[str]:
@@ -232,6 +264,8 @@ class WorkflowService(WorkflowOperations):
         start_node: str | None,
         *,
         inline: bool,
+        priority: int | None,
+        deadline: Deadline | None,
     ) -> dict[str, Any]:
         definition = registry.workflow(name)
         plain = to_json_object({} if data is None else data, root="$input")
@@ -248,9 +282,18 @@ class WorkflowService(WorkflowOperations):
             plain_wire["startNode"] = start_node
         key = None if idempotency_key is None else to_text(idempotency_key, root="$idempotency_key")
         at = self._runtime.now()
+        controlled = definition.flow_control(plain, at=at, priority=priority, deadline=deadline)
         store_version(self._runtime, definition)
         return run_values(
-            name, definition, plain, owner_id=owner_id, wire=plain_wire, idempotency_key=key, inline=inline, at=at
+            name,
+            definition,
+            plain,
+            owner_id=owner_id,
+            wire=plain_wire,
+            idempotency_key=key,
+            inline=inline,
+            controlled=controlled,
+            at=at,
         )
 
     def _handle(self, values: Mapping[str, Any], created: bool) -> WorkflowRunHandle:

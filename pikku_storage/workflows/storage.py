@@ -113,6 +113,7 @@ class WorkflowStorage(AsyncTwins):
             planned_steps=run.planned_steps,
             output=run.output if run.status == RunStatus.COMPLETED else None,
             error=None if run.error is None else {"message": run.error.get("message") or "Unknown error"},
+            waits_for=run.waits_for,
             steps=reads.summarise(reads.run_history(self._runtime.using, run_id)),
         )
 

@@ -11,7 +11,8 @@ from pytest_django import Settings
 from pikku_storage.auditing import AuditEvent
 from pikku_storage.db import Engine, engine
 from pikku_storage.workflows.dispatch import dispatcher
-from pikku_storage.workflows.engine import versions
+from pikku_storage.workflows.engine import rules, versions
+from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.querysets import RunQuerySet, StepQuerySet
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.runs import WorkflowRunService
@@ -24,9 +25,11 @@ Counter = Callable[[], CaptureQueriesContext]
 
 @pytest.fixture(autouse=True)
 def _own_registry() -> Iterator[None]:
-    """Definitions that a test makes are gone after it, and so is the memory of which versions are stored."""
+    """Definitions that a test makes are gone after it, and so is the memory of which versions and controls are
+    stored."""
     functions, workflows = dict(registry.functions), dict(registry.workflows)
     versions.stored_versions.clear()
+    rules.forget(DATABASE)
     yield
     registry.functions, registry.workflows = functions, workflows
 
@@ -80,8 +83,10 @@ def statements(db: None) -> Counter:
     """Counts statements in a block: `with statements() as seen: …; seen.captured_queries`."""
 
     def count() -> CaptureQueriesContext:
-        # The clock asks the server for its time once a minute; that is no part of any operation.
+        # The clock asks the server for its time once a minute, and once a second a process reads what operators have
+        # set; that is no part of any operation.
         engine(DATABASE).now()
+        rules.rules_of(Runtime(), "any", fresh=True)
         return CaptureQueriesContext(connection)
 
     return count

@@ -19,7 +19,7 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from pikku_storage.db import clock, engine
-from pikku_storage.workflows import current_step, workflow
+from pikku_storage.workflows import Limits, current_step, workflow
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.gates import APPROVAL_RPC, GATE_RPCS
 from pikku_storage.workflows.handle import WorkflowRunHandle
@@ -310,6 +310,63 @@ def test_more_runs_than_one_batch_are_checked(db: None) -> None:
     WorkflowRun.objects.update(due_at=None)
 
     assert len(list(find_violations())) == BATCH + 5
+
+
+# -- control_workflow --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def controlled() -> str:
+    """The name of a workflow with a limit."""
+
+    @workflow(name="controlled", limits=Limits(concurrency=7))
+    def controlled(flow: Flow) -> None: ...
+
+    return "controlled"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_workflow_is_paused_and_goes_on(controlled: str, service: WorkflowService) -> None:
+    shown = "concurrency: 7\nconcurrency per key: none\nrate limit: none\n"
+    assert _called("control_workflow", controlled) == (0, shown, "")
+    assert _called("control_workflow", controlled, "--pause", "--reason", "a fire", "--by", "ada") == (
+        0,
+        f"controlled is paused by ada: a fire\n{shown}",
+        "",
+    )
+    assert _called("control_workflow", controlled, "--pause")[1].startswith("controlled was paused already.\n")
+    assert _called("control_workflow", controlled, "--unpause") == (0, shown, "")
+    assert _called("control_workflow", controlled, "--unpause") == (0, f"controlled was not paused.\n{shown}", "")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_limits_are_changed_and_put_back(controlled: str) -> None:
+    changed = _called("control_workflow", controlled, "--concurrency", "2", "--rate-limit", "5/1m")
+    assert changed == (0, "concurrency: 2\nconcurrency per key: none\nrate limit: 5/1m\n", "")
+    assert _called("control_workflow", controlled, "--concurrency", "code")[1].startswith("concurrency: 7\n")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--concurrency", "many"],
+        ["--concurrency", "0"],
+        ["--rate-limit", "often"],
+        ["--reason", "none"],
+        ["--database", "nowhere"],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_set_is_refused(controlled: str, options: list[str]) -> None:
+    with pytest.raises(CommandError):
+        _called("control_workflow", controlled, *options)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_workflow_that_nobody_knows_is_no_workflow() -> None:
+    with pytest.raises(CommandError, match="Workflow not found: nobody"):
+        _called("control_workflow", "nobody", "--pause")
 
 
 # -- approve_run -------------------------------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ def run(db_engine: Engine) -> None:
         [change("run", workflow="changed")],
         [change("run", workflow="changed"), new_step("a")],
         [change("run", workflow="changed"), change("other", redrives=7), new_step("a")],
+        [Delete(WorkflowRun, {"id": "run"})],
     ],
     ids=lambda writes: " ".join(type(write).__name__ for write in writes),
 )
@@ -489,3 +490,17 @@ def test_a_clock_counts_on_while_the_server_does_not_answer(monkeypatch: pytest.
 
     with pytest.raises(OperationalError):
         Clock(ask).now()
+
+
+# -- taking away -------------------------------------------------------------------------------------------------------
+
+
+def test_a_delete_takes_away_what_meets_its_condition_and_counts_it(db_engine: Engine, run: None) -> None:
+    for step_id in ("a", "b", "c"):
+        db_engine.apply(new_step(step_id))
+
+    assert db_engine.apply(GUARD, Delete(WorkflowStep, {"run_id": "run", "id": ["a", "b"]})) == (2, 2)
+    assert step_ids() == ["c"]
+    assert db_engine.apply(Delete(WorkflowStep, {"id": "gone"})) == (0,)
+    assert db_engine.apply(change("run", workflow="x"), Delete(WorkflowStep, {"id": "c"})) == (1, 1)
+    assert step_ids() == []

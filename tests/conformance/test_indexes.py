@@ -12,6 +12,7 @@ from django.db import models
 from pikku_storage.workflows.models import (
     WorkflowRun,
     WorkflowSchedule,
+    WorkflowSlot,
     WorkflowStep,
     WorkflowStepHistory,
     WorkflowVersion,
@@ -123,6 +124,12 @@ def _is_found_by_index(rows: models.QuerySet[Any], column: str) -> bool:
             cursor.fetchall()
     plan = rows.order_by(column)[:100].explain()
     return any(index.fields == [column] and index.name in plan for index in model._meta.indexes)
+
+
+def test_whoever_is_next_in_a_line_is_found_by_an_index() -> None:
+    assert _begins(WorkflowRun, "line", "line_place")
+    assert _begins(WorkflowSlot, "scope")
+    assert _begins(WorkflowSlot, "run_id")
 
 
 def test_no_database_is_warned_about_them() -> None:

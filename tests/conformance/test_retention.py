@@ -288,9 +288,9 @@ def test_a_batch_takes_as_many_statements_however_many_runs_are_in_it(
     _with_steps(2 * runs)
     with statements() as seen:
         assert service.prune_runs("1d", statuses=["completed"], batch=runs) == Pruned(deleted=2 * runs)
-    # For each of two batches: find, what is needed (two reads), trails of approvals, steps, three deletions. Then there
-    # is no more to find.
-    assert len(data_statements(seen)) == 2 * 8 + 1
+    # For each of two batches: find, what is needed (two reads), slots, trails of approvals, steps, three deletions.
+    # Then there is no more to find.
+    assert len(data_statements(seen)) == 2 * 9 + 1
 
 
 @about_sql

@@ -3,7 +3,7 @@
 import itertools
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -21,7 +21,7 @@ from pikku_storage.exceptions import (
     WorkflowInputError,
     WorkflowNotFoundError,
 )
-from pikku_storage.workflows import workflow
+from pikku_storage.workflows import Limits, workflow
 from pikku_storage.workflows.engine import versions
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.models import WorkflowRun, WorkflowSchedule
@@ -123,6 +123,59 @@ def test_a_fire_starts_one_run_that_says_what_it_is_for(
     assert run.idempotency_key == f"schedule/nightly/{text(first)}"
     schedule = stored()
     assert (schedule.last_fire_at, schedule.last_run_id, schedule.next_fire_at) == (first, run_id, first + DAY)
+
+
+def region_key(region: str) -> str:
+    if region == "nowhere":
+        raise ValueError("There is no such region")
+    return region
+
+
+def test_its_run_takes_part_in_flow_control(
+    schedules: ScheduleService, service: WorkflowService, outbox: RecordingDispatcher
+) -> None:
+    @workflow(
+        limits=Limits(concurrency_per_key=1, concurrency_key=region_key),
+        priority=lambda region: 9 if region == "south" else 1,
+        deadline="5s",
+    )
+    def urgent(flow: Flow, region: str) -> None: ...
+
+    schedules.create("nightly", "urgent", "@daily", data={"region": "south"})
+    with at(due()):
+        (run_id,) = service.relay()
+    run = run_of(run_id)
+    assert (run.priority, run.concurrency_key) == (9, "south")
+    assert run.deadline_at == run.due_at == run.created_at + 5 * SECOND
+    assert [message.priority for message in outbox.sent] == [9]
+
+
+def test_an_input_that_flow_control_cannot_use_is_refused(schedules: ScheduleService) -> None:
+    @workflow(limits=Limits(concurrency_per_key=1, concurrency_key=region_key))
+    def urgent(flow: Flow, region: str) -> None: ...
+
+    with pytest.raises(WorkflowInputError, match="no such region"):
+        schedules.create("nightly", "urgent", "@daily", data={"region": "nowhere"})
+    schedules.create("nightly", "urgent", "@daily", data={"region": "south"})
+    with pytest.raises(WorkflowInputError, match="no such region"):
+        schedules.update("nightly", data={"region": "nowhere"})
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_run_whose_flow_control_cannot_be_told_is_started_all_the_same(
+    is_known: bool, schedules: ScheduleService, service: WorkflowService, caplog: pytest.LogCaptureFixture
+) -> None:
+    regions = {"south": "s"}
+
+    @workflow(limits=Limits(concurrency_per_key=1, concurrency_key=lambda region: regions[region]), priority=9)
+    def urgent(flow: Flow, region: str) -> None: ...
+
+    schedules.create("nightly", "urgent", "@daily", data={"region": "south"})
+    del regions["south"]
+    with nullcontext() if is_known else undeployed("urgent"), at(due()):
+        (run_id,) = service.relay()
+    assert (run_of(run_id).priority, run_of(run_id).concurrency_key) == (None, None)
+    assert ("Flow control of workflow 'urgent'" in caplog.text) == is_known
 
 
 def test_a_run_that_no_schedule_started_has_no_fire_time(report: Any) -> None:

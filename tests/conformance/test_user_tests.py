@@ -22,7 +22,7 @@ from pikku_storage.testing import (
     frozen_clock,
     history_of,
 )
-from pikku_storage.workflows import current_step, function, graph, node, ref, trigger, workflow
+from pikku_storage.workflows import Limits, current_step, function, graph, node, ref, trigger, workflow
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.models import WorkflowRun
@@ -209,6 +209,35 @@ def test_a_step_that_nobody_may_take_is_named(run_until_idle: RunUntilIdle) -> N
     (waits,) = run_until_idle()
     assert waits.workflow == "orders"
     assert "Workflow not found: orders" in waits.reason
+
+
+def test_what_waits_for_its_turn_says_so_and_gets_it(run_until_idle: RunUntilIdle, clock: FrozenClock) -> None:
+    @workflow(name="alone", limits=Limits(concurrency=1, keep_while_waiting=True))
+    def alone(flow: Flow) -> None:
+        flow.sleep("nap", "1h")
+
+    @workflow(name="rare", limits=Limits(rate_limit="1/1h"))
+    def rare(flow: Flow) -> None: ...
+
+    @workflow(name="paused")
+    def paused(flow: Flow) -> None: ...
+
+    WorkflowService().pause_workflow("paused", reason="it is broken")
+    runs = [WorkflowService().start_workflow(name) for name in ("alone", "alone", "rare", "rare", "paused")]
+    waiting = run_until_idle()
+    assert [str(waits) for waits in waiting] == [
+        "alone, step 'nap': sleeps; due after clock.advance(\"1h\")",
+        "alone: At most one run of alone may be inside at once",
+        'rare: At most 1/1h runs of rare may begin; due after clock.advance("1h")',
+        "paused: The workflow paused is paused: it is broken",
+    ]
+
+    WorkflowService().unpause_workflow("paused")
+    clock.advance("1h")
+    assert len(run_until_idle()) == 1
+    assert [run.status for run in runs] == ["completed", "running", "completed", "completed", "completed"]
+    clock.advance("1h")
+    assert run_until_idle() == []
 
 
 def test_runs_that_were_stored_before_are_driven_too(settings: Any, outbox: RecordingDispatcher) -> None:

@@ -122,3 +122,12 @@ def test_suspended_is_a_reason_and_not_a_failure(error: Any, begins: str) -> Non
 
 def test_completed_needs_no_banner() -> None:
     assert banner(Story(), 70 + timedelta(0).seconds) is None
+
+
+@pytest.mark.parametrize("kind", ["concurrency", "rate_limit", "paused"])
+def test_a_run_that_is_not_let_in_says_why(kind: str) -> None:
+    story = Story(status="running", ended=1)
+    since = story.at(0).isoformat()
+    found = banner(story, 30, waits_for={"kind": kind, "text": "At most 2 <runs> may be inside", "since": since})
+    assert found is not None
+    assert found.text == "Waiting to be let in: At most 2 &lt;runs&gt; may be inside. Lined up 30 s ago."

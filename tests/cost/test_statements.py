@@ -9,8 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from pikku_storage.db.clock import travel
-from pikku_storage.workflows import function, graph, node, trigger, workflow
+from pikku_storage.workflows import Limits, function, graph, node, trigger, workflow
 from pikku_storage.workflows.dispatch import Message
+from pikku_storage.workflows.engine import admission, rules
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
@@ -127,9 +128,18 @@ def cost_of_inline(steps: int) -> Cost:
     return cost
 
 
+@workflow(name="cost.limited", limits=Limits(concurrency=2))
+def limited(flow: Flow, steps: int) -> None:
+    for index in range(steps):
+        flow.do(f"step {index}", noop)
+
+
 @pytest.fixture(autouse=True)
-def warmed_up(kept_messages: None) -> None:
-    """The version is stored and the clock has been read: once per process, not per run."""
+def warmed_up(kept_messages: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version is stored and the clock has been read: once per process, not per run. What operators have set is read
+    once a second, however many runs there are."""
+    monkeypatch.setattr(rules, "REMEMBERED", float("inf"))
+    rules.forget(connection.alias)
     sequence.run({"steps": 1})
     queued_one.start()
     spread.start({"width": 1})
@@ -137,6 +147,7 @@ def warmed_up(kept_messages: None) -> None:
     CHAIN.run()
     QUEUED_NODE.start()
     SPREAD_NODE.start({"items": [1]})
+    limited.run({"steps": 0})
     sent.clear()
 
 
@@ -292,12 +303,47 @@ def test_the_claim_waits_for_the_disk_only_if_it_is_the_last_and_the_outcome_alw
     assert "synchronous_commit" not in outcome
 
 
-def test_a_relay_with_nothing_to_do_reads_three_times() -> None:
-    """Schedules, answers, steps and runs that are due; on MongoDB also steps and runs that carry what must follow."""
+@pytest.mark.parametrize("steps", [0, 10])
+def test_a_limit_costs_the_same_however_many_steps_a_run_has(steps: int) -> None:
+    """Read what is held, and who stands in line; insert the slot; note that it was let in. At the end, look who stands
+    in line, and delete the slot."""
+    plain = cost_of_inline(steps)
+    with Cost() as cost:
+        limited.run({"steps": steps})
+    assert cost.statements - plain.statements == by_vendor(6, postgresql=6, mongodb=7), cost.texts
+
+
+def test_a_run_that_is_not_let_in_costs_the_same_however_many_wait() -> None:
+    service = WorkflowService()
+    held = service._runtime
+    handles = [limited.start({"steps": 1}) for _ in range(30)]
+    for number in range(2):
+        holder = handles[number]
+        held.slots.take(
+            admission._slots_of(holder.get(), rules.rules_of(held, "cost.limited"))[0].line,
+            number,
+            holder.id,
+            workflow="cost.limited",
+            key=None,
+            at=held.now(),
+            inside={},
+        )
+    costs = []
+    for handle in handles[2:]:
+        with Cost() as cost:
+            service.orchestrate_workflow(handle.id)
+        costs.append(cost.statements)
+    # The first one finds the line empty.
+    assert len(set(costs[1:])) == 1, costs
+
+
+def test_a_relay_with_nothing_to_do_reads_five_times() -> None:
+    """Schedules, answers, steps and runs that are due, and slots of runs that have ended; on MongoDB also steps and
+    runs that carry what must follow."""
     sequence.run({"steps": 1})
     with Cost() as cost:
         assert WorkflowService().relay() == []
-    assert cost.statements == by_vendor(4, postgresql=4, mongodb=6), cost.texts
+    assert cost.statements == by_vendor(5, postgresql=5, mongodb=7), cost.texts
 
 
 def test_a_mirror_costs_its_own_statements_and_reads_where_a_run_ends(mirror: Any) -> None:
@@ -320,7 +366,7 @@ def test_a_fire_costs_two_writes_in_one_transaction(schedules: int) -> None:
             ScheduleService().create(f"hourly {number}", "cost.sequence", "@hourly", data={"steps": 1})
     with Cost() as cost:
         assert len(WorkflowService().relay()) == schedules
-    reads = by_vendor(4, postgresql=4, mongodb=6)
+    reads = by_vendor(5, postgresql=5, mongodb=7)
     assert cost.statements - reads == schedules * by_vendor(2, postgresql=1, mongodb=3), cost.texts
     assert cost.transactions == schedules * by_vendor(1, postgresql=0, mongodb=0)
 

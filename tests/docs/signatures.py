@@ -19,7 +19,7 @@ def signature_text(name: str, function: Callable[..., Any], *, skip: int = 1) ->
 
 
 def _plain_default(default: Any) -> Any:
-    return default.value if isinstance(default, Enum) else default
+    return default.value if isinstance(default, Enum) and isinstance(default, str) else default
 
 
 def public_methods(cls: type) -> dict[str, Callable[..., Any]]:

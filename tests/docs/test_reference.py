@@ -24,6 +24,7 @@ from pikku_storage.secrets.service import ScopedSecrets, SecretService
 from pikku_storage.testing import plugin
 from pikku_storage.workflows import (
     GraphDefinition,
+    Limits,
     StepContext,
     errors,
     graph,
@@ -34,6 +35,7 @@ from pikku_storage.workflows import (
     timeline,
 )
 from pikku_storage.workflows.definitions import FunctionDefinition, WorkflowDefinition, function, workflow
+from pikku_storage.workflows.engine import waits
 from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.graphs.view import EdgeView, GraphView, NodeView
 from pikku_storage.workflows.handle import WorkflowRunHandle
@@ -54,6 +56,7 @@ from tests.docs.signatures import public_methods, public_properties, signature_t
 REFERENCE = DOCS / "reference"
 PACKAGES = [ROOT / "pikku_storage", ROOT / "console"]
 # What a definition offers beside its methods and options.
+LIMITS_GUIDE = DOCS / "how-to" / "limit-concurrency-and-rate.md"
 DEFINITION = REFERENCE / "workflows-and-functions.md"
 
 
@@ -263,6 +266,10 @@ def test_the_options_of_the_decorators_are_documented() -> None:
         assert inspect.signature(decorator).parameters.keys() == {first, "options"}
         rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, f"`@{decorator.__name__}`")]
         assert rows == [name for name in inspect.signature(definition).parameters if name != first]
+    rows = [codes_in(row[0])[0] for row in table_rows(DEFINITION, "`Limits`")]
+    assert rows == [field.name for field in fields(Limits)]
+    kinds = [codes_in(row[0])[0] for row in table_rows(LIMITS_GUIDE, "See what a run waits for")]
+    assert kinds == list(waits.KINDS)
 
 
 def test_what_a_step_knows_of_itself_is_documented() -> None:

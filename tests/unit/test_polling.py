@@ -19,29 +19,8 @@ NOW = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def run(status: str, *, output: Json = None, error: dict[str, Json] | None = None) -> Run:
-    return Run(
-        id="run-1",
-        workflow="orders",
-        status=status,
-        input={},
-        output=output,
-        error=error,
-        inline=False,
-        graph_hash=None,
-        deterministic=False,
-        planned_steps=None,
-        wire={"type": "code"},
-        owner_id=None,
-        idempotency_key=None,
-        origin_run_id=None,
-        cancel_request=None,
-        parent_run_id=None,
-        due_at=None,
-        wake_token=None,
-        redrives=None,
-        created_at=NOW,
-        updated_at=NOW,
-    )
+    values = {"id": "run-1", "workflow": "orders", "status": status, "input": {}, "wire": {"type": "code"}}
+    return Run.new({**values, "output": output, "error": error, "created_at": NOW, "updated_at": NOW})
 
 
 def reads(*statuses: str) -> Callable[[], Run]:

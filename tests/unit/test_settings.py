@@ -43,6 +43,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
         "RELAY_INTERVAL": 5_000,
         "PATIENCE": 30_000,
         "STALLED_AFTER": 300_000,
+        "MESSAGE_PRIORITIES": False,
         "MAX_PAYLOAD_BYTES": 4_194_304,
         "SECRET_KEK": None,
         "SECRET_KEK_VERSION": 1,

@@ -51,7 +51,7 @@ def approve(runtime: Runtime, run_id: str, reason: str, decision: Any, actor: Ac
     transaction.on_commit(lambda: audit(run_id, reason, actor), using=runtime.using)
     # If the process ends here, the answer's own due time brings it up.
     runtime.runs.resume(run_id, at=runtime.now())
-    runtime.hint(runtime.message(run_id))
+    runtime.hint(runtime.message(run_id, priority=run.priority))
 
 
 def _enter(runtime: Runtime, run: Run, reason: str, gate: StepState | None, decision: Json, actor: Actor) -> None:

@@ -138,9 +138,9 @@ def settle_attempt(
     return after if runtime.steadily(write) or _is_written(runtime, after) else None
 
 
-def what_follows(runtime: Runtime, step: StepState) -> str | None:
+def what_follows(runtime: Runtime, step: StepState, *, priority: int | None) -> str | None:
     """What comes after an attempt that somebody else than the step's run carried out: the run's id, if the run can go
-    on now. The next attempt's message is sent here.
+    on now. The next attempt's message is sent here, with that priority.
 
     Whoever finishes a step of a fan-out asks whether any of its group is still unsettled. Two may both find none and
     wake the run twice, but none can miss it, and there is no counter to get wrong.
@@ -150,7 +150,7 @@ def what_follows(runtime: Runtime, step: StepState) -> str | None:
             # What has no queue is begun again in its run.
             name = None if step.queue is None else step.step_name
             delay = step.due_at - runtime.now()
-            runtime.hint(runtime.message(step.run_id, name, queue=step.queue, delay=delay))
+            runtime.hint(runtime.message(step.run_id, name, queue=step.queue, delay=delay, priority=priority))
         return None
     if step.group is not None and (
         runtime.steps.is_group_open(step.run_id, step.group) or not runtime.runs.wake(step.run_id, at=runtime.now())

@@ -18,12 +18,15 @@ from typing import Any
 from pikku_storage.exceptions import WorkflowDepthError, WorkflowInputError
 from pikku_storage.json import Json
 from pikku_storage.workflows.definitions import BaseWorkflow
+from pikku_storage.workflows.engine import admission
 from pikku_storage.workflows.engine.attempts import settle_attempt, what_follows
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import Outcome
+from pikku_storage.workflows.engine.open_gates import close_gates
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.engine.versions import store_version
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
+from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
@@ -36,11 +39,14 @@ twenty frames of the stack for each."""
 # -- beginning ---------------------------------------------------------------------------------------------------------
 
 
-def check_call(parent: Run, definition: BaseWorkflow, data: Mapping[str, Json], *, has_timeout: bool = False) -> None:
+def check_call(
+    runtime: Runtime, parent: Run, definition: BaseWorkflow, data: Mapping[str, Json], *, has_timeout: bool = False
+) -> None:
     """Raise `WorkflowInputError` or `WorkflowDepthError` unless the run may call the workflow that way."""
     if has_timeout:
         raise WorkflowInputError(f"{definition.name!r} is a workflow; only a function's step has a timeout")
     definition.check(data)
+    definition.flow_control(data, at=runtime.now())
     if _depth_of(parent) >= DEEPEST:
         raise WorkflowDepthError(definition.name, DEEPEST)
 
@@ -77,12 +83,25 @@ def start(runtime: Runtime, parent: Run, steps: Sequence[StepState], *, inline: 
                 "status": RunStatus.RUNNING.value,
                 "inline": inline,
                 "graph_hash": definition.graph_hash,
-                "due_at": due_at,
+                "due_at": not_after(due_at, controlled["deadline_at"]),
                 "redrives": 0,
+                **controlled,
             }
             for step, definition in zip(steps, definitions, strict=True)
+            for controlled in [_flow_control(parent, definition, step.data or {}, at)]
         ]
     )
+
+
+def _flow_control(parent: Run, definition: BaseWorkflow, data: Mapping[str, Json], at: datetime) -> dict[str, Any]:
+    """A child has its workflow's limits. It is as urgent as its parent if it does not say itself, and must end with
+    it."""
+    controlled = definition.flow_control(data, at=at)
+    if controlled["priority"] is None:
+        controlled["priority"] = parent.priority
+    if parent.must_end_at is not None:
+        controlled["deadline_at"] = not_after(parent.must_end_at, controlled["deadline_at"])
+    return controlled
 
 
 def _child_of(parent: Run, step: StepState, at: datetime) -> dict[str, Any]:
@@ -146,14 +165,14 @@ def report(runtime: Runtime, child: Run) -> StepState | None:
 def tell_parent(runtime: Runtime, child: Run) -> str | None:
     """`report`, and what follows: the id of the parent if it can go on now."""
     step = report(runtime, child)
-    return None if step is None else what_follows(runtime, step)
+    return None if step is None else what_follows(runtime, step, priority=child.priority)
 
 
 def notify_parent(runtime: Runtime, child: Run) -> bool:
     """`tell_parent`, and leave it to a worker to carry the parent on; whether it can go on now."""
     parent_id = tell_parent(runtime, child)
     if parent_id is not None:
-        runtime.hint(runtime.message(parent_id))
+        runtime.hint(runtime.message(parent_id, priority=child.priority))
     return parent_id is not None
 
 
@@ -166,10 +185,10 @@ def statuses_of(runtime: Runtime, steps: Sequence[StepState]) -> dict[str, str]:
     return dict(runtime.runs.filter(pk__in=ids).values_list("id", "status"))
 
 
-def look_after(runtime: Runtime, step: StepState, now: datetime, *, is_over: bool) -> bool:
-    """What the relay does for a due step that awaits a child; whether that drove its run on. `is_over`: the run has
-    ended."""
-    if is_over:
+def look_after(runtime: Runtime, step: StepState, now: datetime, *, has_ended: bool) -> bool:
+    """What the relay does for a due step that awaits a child; whether that drove its run on. `has_ended`: the run
+    has."""
+    if has_ended:
         wind_up(runtime, step.run_id)
         return False
     child = runtime.read_run(str(step.child_run_id))
@@ -220,6 +239,17 @@ def wind_up(runtime: Runtime, run_id: str) -> None:
             ended.append(str(step.child_run_id))
 
 
+def see_off(runtime: Runtime, run_id: str) -> None:
+    """What follows after a run was ended from outside: nobody is waited for at its gates, its children end, its slots
+    become free, its parent is told."""
+    close_gates(runtime, run_id)
+    wind_up(runtime, run_id)
+    run = runtime.read_run(run_id)
+    if run is not None:
+        admission.leave_for_good(runtime, run, run_id)
+        notify_parent(runtime, run)
+
+
 def _cancel_child(runtime: Runtime, parent: Run, step: StepState) -> None:
     at = runtime.now()
     error = coded_error(WORKFLOW_CANCELLED, _because(parent))
@@ -234,6 +264,7 @@ def _cancel_child(runtime: Runtime, parent: Run, step: StepState) -> None:
         cancel()
     child = runtime.read_run(child_id)
     if child is not None:
+        admission.leave_for_good(runtime, child, child_id)
         outcome = replace(outcome_of(child), is_final=True)
         settle_attempt(runtime, step, outcome, token=None, wakes=False)
 

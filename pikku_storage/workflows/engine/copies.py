@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 from pikku_storage.exceptions import StepNotFoundError
 from pikku_storage.json import Json
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.records import Run, StepState
+from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
 LINKS = frozenset({"parentRunId", "parentStepId", "depth", "retryOf", "rerunOf", "forkOf", "forkFrom"})
@@ -24,9 +28,11 @@ def copy_run(
     data: Mapping[str, Json] | None = None,
 ) -> bool:
     """Make a run with the old one's state and the outcomes of the `kept` steps, and with its input unless there is
-    `data`; `False` if it is there."""
+    `data`; `False` if it is there. Only for `data` the workflow must be registered."""
     at = runtime.now()
+    controlled = _flow_control(run, data, at)
     values = {
+        **controlled,
         "id": run_id,
         "workflow": run.workflow,
         "status": RunStatus.RUNNING.value,
@@ -37,12 +43,25 @@ def copy_run(
         "wire": {**own_wire(run), **wire},
         "owner_id": run.owner_id,
         "origin_run_id": run.id,
-        "due_at": runtime.patience_end(at),
+        "due_at": not_after(runtime.patience_end(at), controlled["deadline_at"]),
         "redrives": 0,
         "created_at": at,
         "updated_at": at,
     }
     return runtime.runs.create_run(values, *runtime.steps.copied(kept, run_id=run_id, at=at))
+
+
+def _flow_control(run: Run, data: Mapping[str, Json] | None, at: datetime) -> dict[str, Any]:
+    """A copy stands in the same lines, and has as long as the old run had; with other data, keys of its own."""
+    deadline_at = run.deadline_from(at)
+    if data is not None:
+        return registry.workflow(run.workflow).flow_control(data, at=at, priority=run.priority, deadline=deadline_at)
+    return {
+        "priority": run.priority,
+        "deadline_at": deadline_at,
+        "concurrency_key": run.concurrency_key,
+        "rate_limit_key": run.rate_limit_key,
+    }
 
 
 def own_wire(run: Run) -> dict[str, Json]:

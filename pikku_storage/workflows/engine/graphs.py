@@ -72,7 +72,7 @@ def _new(begin: Begin, replay: Replay, *, is_alone: bool) -> Call:
     try:
         data = arguments_of(definition.parameters, begin.data)
         if isinstance(definition, BaseWorkflow):
-            children.check_call(replay.run, definition, data, has_timeout=node.timeout_ms is not None)
+            children.check_call(replay.runtime, replay.run, definition, data, has_timeout=node.timeout_ms is not None)
         else:
             definition.check(data)
     except (PayloadError, WorkflowInputError) as error:

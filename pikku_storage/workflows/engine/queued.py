@@ -14,14 +14,17 @@ from pikku_storage.exceptions import (
     WorkflowStepFunctionMismatchError,
 )
 from pikku_storage.workflows.definitions import BaseWorkflow
-from pikku_storage.workflows.engine import children
+from pikku_storage.workflows.engine import admission, children
 from pikku_storage.workflows.engine.attempts import attempt_step, settle_attempt, what_follows
 from pikku_storage.workflows.engine.backoff import delay_of
 from pikku_storage.workflows.engine.calls import Outcome
+from pikku_storage.workflows.engine.deadlines import end_overdue, is_over
 from pikku_storage.workflows.engine.passes import drive
 from pikku_storage.workflows.engine.replay import target_of
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.engine.waits import waits_for_error
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, coded_error, describe_error
+from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.querysets import LIVE, Claim
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
@@ -80,6 +83,9 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
     if step.retry_at is not None and step.retry_at > runtime.now():
         # An old message once more; the retry has a time of its own.
         return
+    if is_over(run.must_end_at, runtime.now()):
+        end_overdue(runtime, run_id)
+        return
     definition = registry.workflows.get(step.rpc_name)
     if definition is not None:
         _execute_workflow(runtime, run, step, definition)
@@ -89,7 +95,9 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
         if step.timeout_ms is not None:
             target = replace(target, timeout_ms=step.timeout_ms)
     except RPCNotFoundError as error:
-        _suspend(runtime, step, error)
+        _suspend(runtime, step, run, error)
+        return
+    if admission.holds_back(runtime, run):
         return
     taken = claim_seen(runtime, step)
     if taken is None:
@@ -97,7 +105,7 @@ def execute_step(runtime: Runtime, run_id: str, step_name: str, rpc_name: str | 
     step, claim = taken
     after = attempt_step(runtime, run, step, claim, target, wakes=step.group is None)
     if after is not None:
-        follow(runtime, after)
+        follow(runtime, after, priority=run.priority)
 
 
 def _execute_workflow(runtime: Runtime, run: Run, step: StepState, definition: BaseWorkflow) -> None:
@@ -107,9 +115,11 @@ def _execute_workflow(runtime: Runtime, run: Run, step: StepState, definition: B
         children.start(runtime, run, [step], inline=False)
     else:
         try:
-            children.check_call(run, definition, step.data or {})
+            children.check_call(runtime, run, definition, step.data or {})
         except (WorkflowInputError, WorkflowDepthError) as error:
-            _refuse(runtime, step, error)
+            _refuse(runtime, run, step, error)
+            return
+        if admission.holds_back(runtime, run):
             return
         begun = children.begin(runtime, run, step, inside={"status": LIVE}) if _is_claimable(step) else None
         if begun is None:
@@ -118,7 +128,7 @@ def _execute_workflow(runtime: Runtime, run: Run, step: StepState, definition: B
     carry_on(runtime, str(step.child_run_id))
 
 
-def _refuse(runtime: Runtime, step: StepState, error: WorkflowError) -> None:
+def _refuse(runtime: Runtime, run: Run, step: StepState, error: WorkflowError) -> None:
     taken = claim_seen(runtime, step)
     if taken is None:
         return
@@ -126,7 +136,7 @@ def _refuse(runtime: Runtime, step: StepState, error: WorkflowError) -> None:
     outcome = Outcome(error=describe_error(error), is_final=True)
     after = settle_attempt(runtime, step, outcome, token=claim.token, wakes=step.group is None)
     if after is not None:
-        follow(runtime, after)
+        follow(runtime, after, priority=run.priority)
 
 
 def carry_on(runtime: Runtime, run_id: str) -> bool:
@@ -139,24 +149,33 @@ def carry_on(runtime: Runtime, run_id: str) -> bool:
     return run is not None
 
 
-def follow(runtime: Runtime, step: StepState, *, drives: bool = True) -> None:
+def follow(runtime: Runtime, step: StepState, *, priority: int | None, drives: bool = True) -> None:
     """What comes after an attempt of a queued step: its retry's message, or the run, if nothing else is open."""
-    run_id = what_follows(runtime, step)
+    run_id = what_follows(runtime, step, priority=priority)
     if run_id is None:
         return
     if drives:
         # Another trip through the broker would only cost time: this worker is free.
         drive(runtime, run_id)
     else:
-        runtime.hint(runtime.message(run_id))
+        runtime.hint(runtime.message(run_id, priority=priority))
 
 
-def _suspend(runtime: Runtime, step: StepState, error: RPCNotFoundError) -> None:
+def _suspend(runtime: Runtime, step: StepState, run: Run, error: RPCNotFoundError) -> None:
     """The run waits, visibly; the step stays as it is, and the relay tries it again, less and less often."""
     logger.warning("Run %s waits for a missing function: %s", step.run_id, error)
     at = runtime.now()
     redrives = step.redrives or 0
     due_at = at + delay_of(redrives)
     runtime.steps.postpone(step.step_id, seen=step.due_at, due_at=due_at, redrives=redrives)
-    waits = coded_error(RPC_NOT_FOUND, str(error))
-    runtime.runs.set_status(step.run_id, RunStatus.SUSPENDED, at=at, output=None, error=waits, due_at=due_at)
+    reason = coded_error(RPC_NOT_FOUND, str(error))
+    if runtime.runs.set_status(
+        step.run_id,
+        RunStatus.SUSPENDED,
+        at=at,
+        output=None,
+        error=reason,
+        due_at=not_after(due_at, run.must_end_at),
+        waits_for=waits_for_error(reason, at),
+    ):
+        admission.give_back_suspended(runtime, run)

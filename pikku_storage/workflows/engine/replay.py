@@ -22,6 +22,7 @@ from pikku_storage.exceptions import (
     RPCNotFoundError,
     WorkflowAsyncException,
     WorkflowCancelledException,
+    WorkflowDeadlineException,
     WorkflowDispatchException,
     WorkflowStepFailedError,
     WorkflowStepFunctionMismatchError,
@@ -33,9 +34,13 @@ from pikku_storage.json import Json, to_text
 from pikku_storage.workflows.compensation import compensation_of
 from pikku_storage.workflows.definitions import STEP_NAME_LENGTH, BaseWorkflow, FunctionDefinition
 from pikku_storage.workflows.engine import children
+from pikku_storage.workflows.engine.admission import Refusal, pause_of
 from pikku_storage.workflows.engine.attempts import Target, attempt_step
+from pikku_storage.workflows.engine.deadlines import is_over
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.engine.waits import RETRY, SLEEP, waits_for_steps, waits_for_time
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, coded_error
+from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.querysets import Claim, NewStep
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
@@ -51,6 +56,7 @@ _REASONS_TO_LEAVE = (
     PassLostError,
     WorkflowAsyncException,
     WorkflowCancelledException,
+    WorkflowDeadlineException,
     WorkflowSuspendedException,
 )
 
@@ -108,6 +114,8 @@ class Replay:
         """When the run must be looked at again although no step of it will be due."""
         self.waits_for_somebody = False
         """Whether a child is suspended, which no waiting here would change."""
+        self.refusal: Refusal | None = None
+        """Why the run may not go on although it could."""
         self.dispatch_error: WorkflowDispatchException | None = None
         self.state_writes: dict[str, Json] = {}
         self._steps = {step.step_name: step for step in steps}
@@ -314,7 +322,10 @@ class Replay:
         due_at = self.runtime.patience_end(at)
         try:
             self.runtime.send(
-                [self.runtime.message(self.run.id, step.step_name, queue=step.queue) for step in (*pending, *new)]
+                [
+                    self.runtime.message(self.run.id, step.step_name, queue=step.queue, priority=self.run.priority)
+                    for step in (*pending, *new)
+                ]
             )
         except WorkflowDispatchException as error:
             self.dispatch_error = error
@@ -335,6 +346,7 @@ class Replay:
         """The rows of new steps, all at once. Their messages follow; the relay sends those that get lost on the way."""
         if not calls:
             return []
+        self._check_may_begin()
         at = self.runtime.now()
         due_at = self.runtime.patience_end(at)
         steps = [self._new_step(call) for call in calls]
@@ -356,6 +368,7 @@ class Replay:
                 return
             if step is not None and step.retry_at is not None and not self._wait_until(step.retry_at):
                 return
+            self._check_may_begin()
             claim = self.runtime.claim(after=None if step is None else step.updated_at)
             if step is None:
                 new = self._new_step(call)
@@ -406,7 +419,9 @@ class Replay:
         self._require(calls, registry.workflows)
         if not self.inline and (len(calls) > 1 or any(call.group is not None for call in calls)):
             begun = self._begin_children(calls)
-            self.runtime.hint(*[self.runtime.message(str(step.child_run_id)) for step in begun])
+            self.runtime.hint(
+                *[self.runtime.message(str(step.child_run_id), priority=self.run.priority) for step in begun]
+            )
             return
         for call in calls:
             # Again after a failure whose next attempt may begin at once.
@@ -431,6 +446,7 @@ class Replay:
         """New steps and their children, all at once."""
         if not calls:
             return []
+        self._check_may_begin()
         at = self.runtime.now()
         due_at = self.runtime.patience_end(at)
         steps = [self._new_step(call) for call in calls]
@@ -452,6 +468,7 @@ class Replay:
         """The next attempt of a step, if its time has come."""
         if step.retry_at is not None and not self._wait_until(step.retry_at):
             return []
+        self._check_may_begin()
         begun = children.begin(self.runtime, self.run, step, inside=self._fence, inline=self.inline)
         if begun is None:
             self._check_not_lost(step)
@@ -508,6 +525,7 @@ class Replay:
         step = self._steps.get(name)
         self._reach(step is not None)
         if step is None:
+            self._check_may_begin()
             at = self.runtime.now()
             due_at = at + timedelta(milliseconds=milliseconds)
             step = self._add(name, None, {"duration": milliseconds}, StepStatus.SCHEDULED, at, due_at)
@@ -548,6 +566,7 @@ class Replay:
         step = self._recorded(name, rpc_name)
         self._reach(step is not None)
         if step is None:
+            self._check_may_begin()
             # This pass holds it as long as the run is not suspended yet.
             at = self.runtime.now()
             step = self._add(name, rpc_name, data, StepStatus.RUNNING, at, self.runtime.lease_end(at))
@@ -580,8 +599,46 @@ class Replay:
             self.wait_until = moment if self.wait_until is None else min(moment, self.wait_until)
             return False
         self.runtime.engine.release()
-        self.runtime.sleep(remaining)
+        until = not_after(moment, self.run.must_end_at)
+        self.runtime.sleep(max((until - self.runtime.now()).total_seconds(), 0))
+        if until < moment:
+            raise WorkflowDeadlineException
         return True
+
+    def _check_may_begin(self) -> None:
+        """Before anything of the run begins. Costs no statement unless the workflow is paused."""
+        if is_over(self.run.must_end_at, self.runtime.now()):
+            raise WorkflowDeadlineException
+        self.refusal = pause_of(self.runtime, self.run)
+        if self.refusal is not None:
+            raise WorkflowAsyncException
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether the body was left for a time, and nothing of the run is with another worker."""
+        return self.wait_until is not None and not self._with_others()
+
+    @property
+    def waits_for_children(self) -> bool:
+        """Whether the body was left for runs that do steps of it."""
+        return any(step.awaits_child for step in self._steps.values())
+
+    def waits_for(self, at: datetime) -> dict[str, Json]:
+        """What the body was left for."""
+        others = self._with_others()
+        if others or self.wait_until is None:
+            return waits_for_steps([step.step_name for step in others], at)
+        step = next(step for step in self._steps.values() if step.due_at == self.wait_until)
+        kind = RETRY if step.status == StepStatus.FAILED else SLEEP
+        return waits_for_time(kind, step.step_name, self.wait_until, at)
+
+    def _with_others(self) -> list[StepState]:
+        """The steps that another worker has, or will get."""
+        return [
+            step
+            for step in self._steps.values()
+            if not (step.is_settled or step.is_gate) and (step.queue is not None or step.status == StepStatus.RUNNING)
+        ]
 
     def queue_of(self, function: FunctionDefinition[..., object], *, in_group: bool) -> str | None:
         """The queue of the function's own message; `None` if its step runs here. Items of a fan-out always spread over

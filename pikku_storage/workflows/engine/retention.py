@@ -17,6 +17,7 @@ from datetime import datetime
 from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 
+from pikku_storage.workflows.engine import admission
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
 from pikku_storage.workflows.models import WorkflowRun
@@ -51,6 +52,7 @@ def delete_run(runtime: Runtime, run_id: str) -> bool:
     begins nothing more."""
     error = coded_error(WORKFLOW_CANCELLED, "The run was deleted")
     runtime.set_status(run_id, RunStatus.CANCELLED, error=error)
+    admission.forget(runtime, [run_id])
     _delete_steps(runtime, [run_id], made_by=None)
     return bool(runtime.runs.remove([run_id], statuses=TERMINAL, ended_by=None))
 
@@ -95,6 +97,7 @@ def _needed(runtime: Runtime, run_ids: Sequence[str], runs: Ended) -> set[str]:
 def _delete(runtime: Runtime, run_ids: Sequence[str], runs: Ended) -> Pruned:
     if not run_ids:
         return Pruned()
+    admission.forget(runtime, run_ids)
     try:
         _delete_steps(runtime, run_ids, made_by=runs.made_by)
         return Pruned(deleted=runtime.runs.remove(run_ids, statuses=[runs.status], ended_by=runs.by))

@@ -18,8 +18,25 @@ from pikku_storage.db import Engine, engine
 from pikku_storage.exceptions import WorkflowDispatchException
 from pikku_storage.json import Json, to_json_object
 from pikku_storage.workflows.dispatch import Message, dispatcher, is_inline
-from pikku_storage.workflows.models import WorkflowAnswer, WorkflowRun, WorkflowSchedule, WorkflowStep
-from pikku_storage.workflows.querysets import AnswerQuerySet, Claim, RunQuerySet, ScheduleQuerySet, StepQuerySet
+from pikku_storage.workflows.models import (
+    WorkflowAnswer,
+    WorkflowControl,
+    WorkflowRate,
+    WorkflowRun,
+    WorkflowSchedule,
+    WorkflowSlot,
+    WorkflowStep,
+)
+from pikku_storage.workflows.querysets import (
+    AnswerQuerySet,
+    Claim,
+    ControlQuerySet,
+    RateQuerySet,
+    RunQuerySet,
+    ScheduleQuerySet,
+    SlotQuerySet,
+    StepQuerySet,
+)
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus
 
@@ -62,6 +79,21 @@ class Runtime:
     def schedules(self) -> ScheduleQuerySet:
         """Schedules, for state changes and reads."""
         return WorkflowSchedule.objects.using(self.using)
+
+    @cached_property
+    def slots(self) -> SlotQuerySet:
+        """Slots of concurrency limits, for state changes and reads."""
+        return WorkflowSlot.objects.using(self.using)
+
+    @cached_property
+    def rates(self) -> RateQuerySet:
+        """Rate limits, likewise."""
+        return WorkflowRate.objects.using(self.using)
+
+    @cached_property
+    def controls(self) -> ControlQuerySet:
+        """What operators have set for workflows, likewise."""
+        return WorkflowControl.objects.using(self.using)
 
     @property
     def is_inline(self) -> bool:
@@ -164,11 +196,23 @@ class Runtime:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def message(
-        self, run_id: str, step_name: str | None = None, *, queue: str | None = None, delay: timedelta | None = None
+        self,
+        run_id: str,
+        step_name: str | None = None,
+        *,
+        queue: str | None = None,
+        delay: timedelta | None = None,
+        priority: int | None = None,
     ) -> Message:
-        """A message about a run of this database."""
-        seconds = None if delay is None or delay <= timedelta() else delay.total_seconds()
-        return Message(run_id=run_id, step_name=step_name, queue=queue, countdown=seconds, using=self._given)
+        """A message about a run of this database; `priority` is the run's own."""
+        return Message(
+            run_id=run_id,
+            step_name=step_name,
+            queue=queue,
+            countdown=None if delay is None or delay <= timedelta() else delay.total_seconds(),
+            using=self._given,
+            priority=priority,
+        )
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send now; raises `WorkflowDispatchException`."""

@@ -22,11 +22,13 @@ def run_values(
     wire: Mapping[str, Json],
     idempotency_key: str | None,
     inline: bool,
+    controlled: Mapping[str, Any],
     at: datetime,
 ) -> dict[str, Any]:
     """The columns of a new run; when it is due, or who is inside, is for the caller to add.
 
     Everything was checked before. `definition` is `None` where this process does not know the workflow.
+    `controlled` is what its `flow_control` answers with.
     """
     return {
         "id": new_id() if idempotency_key is None else WorkflowRun.id_of(workflow, idempotency_key),
@@ -41,4 +43,5 @@ def run_values(
         "idempotency_key": idempotency_key,
         "created_at": at,
         "updated_at": at,
+        **controlled,
     }

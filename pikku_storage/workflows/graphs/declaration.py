@@ -22,6 +22,7 @@ from pikku_storage.workflows.graphs.structure import GRAPH_SOURCE, PARALLEL, Gra
 from pikku_storage.workflows.graphs.validation import problem_of_declaration
 from pikku_storage.workflows.graphs.values import TRIGGER, UnresolvedError, references_in, resolve
 from pikku_storage.workflows.graphs.view import view_of
+from pikku_storage.workflows.limits import Deadline
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.retry import RetryPolicy
 
@@ -191,6 +192,8 @@ class GraphDefinition(BaseWorkflow):
         owner: Any = None,
         idempotency_key: str | None = None,
         trigger: str = "code",
+        priority: int | None = None,
+        deadline: Deadline | None = None,
         using: str | None = None,
         start_node: str | None = None,
     ) -> WorkflowRunHandle:
@@ -202,6 +205,8 @@ class GraphDefinition(BaseWorkflow):
             owner=owner,
             idempotency_key=idempotency_key,
             trigger=trigger,
+            priority=priority,
+            deadline=deadline,
             start_node=start_node,
         )
 
@@ -212,6 +217,8 @@ class GraphDefinition(BaseWorkflow):
         owner: Any = None,
         idempotency_key: str | None = None,
         trigger: str = "code",
+        priority: int | None = None,
+        deadline: Deadline | None = None,
         using: str | None = None,
         start_node: str | None = None,
     ) -> WorkflowRunHandle:
@@ -222,6 +229,8 @@ class GraphDefinition(BaseWorkflow):
             owner=owner,
             idempotency_key=idempotency_key,
             trigger=trigger,
+            priority=priority,
+            deadline=deadline,
             start_node=start_node,
         )
 

@@ -1,4 +1,4 @@
-"""Every state change of runs, steps, answers, versions and schedules, each one guarded write that answers who won.
+"""Every state change of the engine's rows, each one guarded write that answers who won.
 
 A method returns `True` to the one caller whose WHERE still held; whoever gets `False` was too late and does nothing.
 Statuses come from `statuses.py`; what must happen together goes to the database's engine as one list of operations.
@@ -6,8 +6,11 @@ Statuses come from `statuses.py`; what must happen together goes to the database
 
 from pikku_storage.workflows.querysets.answers import AnswerQuerySet
 from pikku_storage.workflows.querysets.base import LIVE, TERMINAL, Claim, NewStep
+from pikku_storage.workflows.querysets.controls import ControlQuerySet
+from pikku_storage.workflows.querysets.rates import RateQuerySet
 from pikku_storage.workflows.querysets.runs import RunQuerySet
 from pikku_storage.workflows.querysets.schedules import ScheduleQuerySet
+from pikku_storage.workflows.querysets.slots import SlotQuerySet
 from pikku_storage.workflows.querysets.steps import StepQuerySet
 from pikku_storage.workflows.querysets.versions import VersionQuerySet
 
@@ -16,9 +19,12 @@ __all__ = [
     "TERMINAL",
     "AnswerQuerySet",
     "Claim",
+    "ControlQuerySet",
     "NewStep",
+    "RateQuerySet",
     "RunQuerySet",
     "ScheduleQuerySet",
+    "SlotQuerySet",
     "StepQuerySet",
     "VersionQuerySet",
 ]

@@ -11,6 +11,7 @@ from django.db import IntegrityError
 from pikku_storage.db.operations import Delete, Expired, Insert, Merge, Operation, Update
 from pikku_storage.ids import new_token
 from pikku_storage.json import Json
+from pikku_storage.workflows.limits import DEFAULT_PRIORITY, FIRST, not_after
 from pikku_storage.workflows.querysets.base import LIVE, EngineQuerySet
 from pikku_storage.workflows.querysets.rows import insert_of
 from pikku_storage.workflows.records import Run
@@ -18,6 +19,9 @@ from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, r
 
 if TYPE_CHECKING:
     from pikku_storage.workflows.models import WorkflowRun  # noqa: F401 - named in the base class as text
+
+
+_NOT_WAITING: dict[str, Any] = {"waits_for": None, "line": None, "line_place": None, "lined_up_at": None}
 
 
 class RunQuerySet(EngineQuerySet["WorkflowRun"]):
@@ -53,6 +57,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             "status": RunStatus.RUNNING.value,
             "error": None,
             "gate_opened_at": None,
+            "waits_for": None,
             "last_worker": worker,
             "updated_at": at,
         }
@@ -67,15 +72,18 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         seen_wake: str | None,
         at: datetime,
         due_at: datetime | None,
+        waits_for: Json = None,
         suspended_for: Json = None,
         redrives: int | None = None,
+        lines_up: Mapping[str, Any] | None = None,
         gate_opened_at: datetime | None = None,
         also: Sequence[Operation] = (),
     ) -> bool:
         """End a pass that waits; `False` if the run was woken meanwhile, or is not this pass's any more.
 
-        With an error in `suspended_for` the run becomes suspended and shows it; with `gate_opened_at` it is listed
-        among those that ask for an approval. `also` happens with it.
+        `waits_for` says for what. With an error in `suspended_for` the run becomes suspended and shows it; with
+        `gate_opened_at` it is listed among those that ask for an approval. `lines_up` is its place before a limit
+        (`place_in`). `also` happens with it.
         """
         status = RunStatus.RUNNING if suspended_for is None else RunStatus.SUSPENDED
         return self._change(
@@ -89,7 +97,9 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             error=suspended_for,
             redrives=redrives,
             gate_opened_at=gate_opened_at,
+            waits_for=waits_for,
             updated_at=at,
+            **(lines_up or {}),
         )
 
     def settle(
@@ -115,11 +125,12 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         output: Json,
         error: Json,
         due_at: datetime | None,
+        waits_for: Json = None,
         also: Sequence[Operation] = (),
     ) -> bool:
         """Set a live run's status from outside; a terminal one stays as it is. A pass inside is shut out and starts
-        nothing more. `also` happens with it."""
-        return self._set_status({}, run_id, status, at, output, error, due_at, also)
+        nothing more. `waits_for` says what a suspended one waits for. `also` happens with it."""
+        return self._set_status({}, run_id, status, at, output, error, due_at, also, waits_for)
 
     def request_cancel(self, run_id: str, error: Json, *, at: datetime) -> bool:
         """Ask for the end of a live run after what it did has been undone; `False` if it ended, or was asked before.
@@ -150,6 +161,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         error: Json,
         due_at: datetime | None,
         also: Sequence[Operation],
+        waits_for: Json = None,
     ) -> bool:
         return self._change(
             {"id": run_id, "status": run_statuses_before(status), **fence},
@@ -162,6 +174,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             pass_until=None,
             gate_opened_at=None,
             updated_at=at,
+            **{**_NOT_WAITING, "waits_for": waits_for},
         )
 
     def resume(self, run_id: str, *, at: datetime) -> bool:
@@ -171,6 +184,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             "status": RunStatus.RUNNING.value,
             "error": None,
             "gate_opened_at": None,
+            "waits_for": None,
             "wake_token": new_token(),
             "due_at": at,
             "redrives": 0,
@@ -188,10 +202,11 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
             self.model, {"id": run_id, "status": LIVE}, {"wake_token": new_token(), "due_at": at, "redrives": 0}
         )
 
-    def renew(self, run_id: str, token: str, *, until: datetime) -> bool:
-        """Prolong a pass; `False` if it is over."""
+    def renew(self, run_id: str, token: str, *, until: datetime, deadline_at: datetime | None = None) -> bool:
+        """Prolong a pass; `False` if it is over. The relay looks at the run at its deadline all the same."""
+        due_at = not_after(until, deadline_at)
         return self._change(
-            {"id": run_id, "pass_token": token, "status": LIVE}, durable=False, pass_until=until, due_at=until
+            {"id": run_id, "pass_token": token, "status": LIVE}, durable=False, pass_until=until, due_at=due_at
         )
 
     def give_up(self, run_id: str, token: str, *, due_at: datetime) -> bool:
@@ -204,6 +219,49 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         return self._change(
             {"id": run_id, "due_at": seen, "status": LIVE}, durable=False, due_at=due_at, redrives=redrives
         )
+
+    # -- lines before limits -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def place_of(run: Run) -> str:
+        """Where a run stands in every line, as a text that sorts: the highest priority first, then the oldest."""
+        priority = DEFAULT_PRIORITY if run.priority is None else run.priority
+        return f"{FIRST - priority}-{round(run.created_at.timestamp() * 1000):015}-{run.id}"
+
+    def place_in(self, line: str, run: Run, *, since: datetime) -> dict[str, Any]:
+        """The values of a run that stands in a line."""
+        return {"line": line, "line_place": self.place_of(run), "lined_up_at": since}
+
+    def line_up(self, run: Run, line: str, *, since: datetime, waits_for: Json) -> bool:
+        """Put a run into a line that no pass is inside of; whoever is inside sees to it itself."""
+        where = {"id": run.id, "status": LIVE, "pass_token": None}
+        return self._change(where, durable=False, waits_for=waits_for, **self.place_in(line, run, since=since))
+
+    def admit(self, run_id: str, token: str, *, at: datetime) -> bool:
+        """Let a run that a pass is inside of leave its line; `False` if the pass is over."""
+        where = {"id": run_id, "pass_token": token, "status": LIVE}
+        return self._change(where, durable=False, admitted_at=at, **_NOT_WAITING)
+
+    def first_in(self, line: str, limit: int) -> list[dict[str, Any]]:
+        """Who stands first in a line: `id`, `line_place`, `inline`, `priority`, `redrives`. One indexed read."""
+        columns = ("id", "line_place", "inline", "priority", "redrives")
+        return self.engine.read(self.model, {"line": line}, columns, order_by=("line_place",), limit=limit)
+
+    def is_anyone_in(self, lines: Sequence[str]) -> bool:
+        """Whether anyone stands in one of these lines."""
+        return bool(self.engine.read(self.model, {"line": list(lines)}, ("id",), limit=1))
+
+    def call(self, run_ids: Sequence[str], line: str, *, due_at: datetime) -> int:
+        """Wake runs that stand in a line; the redrive count tells that they were called."""
+        values = {"wake_token": new_token(), "due_at": due_at, "redrives": 0}
+        where = {"id": list(run_ids), "line": line, "status": LIVE}
+        return self._apply(Update(self.model, where, values), durable=False)[0]
+
+    def dissolve(self, run_ids: Sequence[str], line: str, *, due_at: datetime) -> int:
+        """Wake runs that stand in a line which is no more."""
+        values = {"wake_token": new_token(), "due_at": due_at, "redrives": 0, **_NOT_WAITING}
+        where = {"id": list(run_ids), "line": line, "status": LIVE}
+        return self._apply(Update(self.model, where, values), durable=False)[0]
 
     def merge_state(self, run_id: str, key: str, value: Json, *, at: datetime) -> bool:
         """Set one key of the run's state in the database; concurrent keys never lose each other."""

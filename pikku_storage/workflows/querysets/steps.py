@@ -346,6 +346,15 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         where = {"id": step_id, "status": StepStatus.FAILED.value, "due_at": NOT_NULL}
         return bool(self._apply(Update(self.model, where, {"due_at": at, "updated_at": at}))[0])
 
+    def hurry_queued(self, run_ids: Sequence[str], *, at: datetime) -> int:
+        """Make due now what the queues of these runs had, and nobody was to carry out."""
+        queued = {"run_id": list(run_ids), "queue": NOT_NULL, "due_at": NOT_NULL}
+        ready = (
+            {"status": [StepStatus.PENDING.value, StepStatus.SCHEDULED.value]},
+            {"status": StepStatus.FAILED.value, "redrives": NOT_NULL},
+        )
+        return sum(self._apply(Update(self.model, {**queued, **where}, {"due_at": at}))[0] for where in ready)
+
     def settle_idle(self, run_id: str) -> int:
         """Nothing of an ended run is due any more, but for what still runs."""
         idle = [StepStatus.PENDING.value, StepStatus.SCHEDULED.value, StepStatus.FAILED.value]

@@ -16,10 +16,13 @@ from typing import Any
 
 from pikku_storage.conf import settings
 from pikku_storage.db.operations import Insert
+from pikku_storage.exceptions import WorkflowInputError
+from pikku_storage.workflows.definitions import BaseWorkflow
 from pikku_storage.workflows.engine.relay import BATCH, Batch, safely
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.engine.starting import run_values
 from pikku_storage.workflows.engine.versions import store_version
+from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.querysets import LIVE
 from pikku_storage.workflows.records import Schedule
@@ -61,9 +64,20 @@ def run_of(runtime: Runtime, schedule: Schedule, fire_at: datetime, *, at: datet
         wire=wire_of(schedule, fire_at),
         idempotency_key=key_of(schedule, fire_at),
         inline=False,
+        controlled=_flow_control(schedule, definition, at),
         at=at,
     )
-    return {**values, "due_at": runtime.patience_end(at), "redrives": 0}
+    return {**values, "due_at": not_after(runtime.patience_end(at), values["deadline_at"]), "redrives": 0}
+
+
+def _flow_control(schedule: Schedule, definition: BaseWorkflow | None, at: datetime) -> dict[str, Any]:
+    """What the input says about priority, keys and deadline; where it cannot be told, nothing."""
+    if definition is not None:
+        try:
+            return definition.flow_control(schedule.input, at=at)
+        except WorkflowInputError as error:
+            logger.warning("A run of schedule %s has no priority, keys and deadline: %s", schedule.name, error)
+    return dict.fromkeys(("priority", "deadline_at", "concurrency_key", "rate_limit_key"))
 
 
 def keep_version(runtime: Runtime, schedule: Schedule) -> None:
@@ -93,7 +107,7 @@ def _see_to(runtime: Runtime, schedule: Schedule, now: datetime) -> list[str]:
         if run is not None:
             schedule = replace(schedule, last_fire_at=fire_at, last_run_id=run["id"])
             started.append(run["id"])
-            runtime.hint(runtime.message(run["id"]))
+            runtime.hint(runtime.message(run["id"], priority=run["priority"]))
     return started
 
 

@@ -67,8 +67,9 @@ class ScheduleService(AsyncTwins):
         if known is not None and known.schedule is not None:
             raise WorkflowInputError(f"The name {name!r} is taken by the schedule that the code declares")
         zone = str(django_settings.TIME_ZONE) if timezone is None else timezone
+        at = self._runtime.now()
         values = {
-            **_fitting(workflow, {} if data is None else data),
+            **_fitting(workflow, {} if data is None else data, at),
             **_timing(cron, zone, catch_up, overlap),
             "id": WorkflowSchedule.id_of(name),
             "name": name,
@@ -77,7 +78,6 @@ class ScheduleService(AsyncTwins):
             "enabled": enabled,
             "undeclared": False,
         }
-        at = self._runtime.now()
         values |= {"next_fire_at": self._next(values, at), "created_at": at, "updated_at": at}
         if not self._runtime.schedules.add(values):
             raise WorkflowInputError(f"There is a schedule of the name {name!r} already")
@@ -103,15 +103,15 @@ class ScheduleService(AsyncTwins):
             seen = self._read(name)
             if seen.source == ScheduleSource.CODE:
                 raise WorkflowInputError(f"The schedule {name!r} is declared in the code, and is changed there")
+            at = self._runtime.now()
             values = {
-                **_fitting(seen.workflow, seen.input if data is None else data),
+                **_fitting(seen.workflow, seen.input if data is None else data, at),
                 **_timing(
                     cron or seen.cron, timezone or seen.timezone, catch_up or seen.catch_up, overlap or seen.overlap
                 ),
                 "owner_id": seen.owner_id if owner is None else user_id_of(owner),
                 "enabled": seen.enabled,
             }
-            at = self._runtime.now()
             is_moved = (values["cron"], values["timezone"]) != (seen.cron, seen.timezone)
             values["next_fire_at"] = self._next(values, at) if is_moved else seen.next_fire_at
             if self._runtime.schedules.edit(seen, {**values, "updated_at": at}):
@@ -184,7 +184,7 @@ class ScheduleService(AsyncTwins):
     def _start(self, run: Mapping[str, Any]) -> bool:
         created = self._runtime.runs.create_run(run)
         if created:
-            self._runtime.hint(self._runtime.message(run["id"]))
+            self._runtime.hint(self._runtime.message(run["id"], priority=run["priority"]))
         return created
 
     def _read(self, name: str) -> Schedule:
@@ -205,10 +205,11 @@ def next_fires_of(schedule: Schedule, count: int) -> Times:
     return [schedule.next_fire_at, *fires][:count]
 
 
-def _fitting(workflow: str, data: Mapping[str, Any]) -> dict[str, Json]:
+def _fitting(workflow: str, data: Mapping[str, Any], at: datetime) -> dict[str, Json]:
     definition = registry.workflow(workflow)
     plain = to_json_object(data, root="$input")
     definition.check(plain)
+    definition.flow_control(plain, at=at)
     return {"workflow": workflow, "input": plain}
 
 
