@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
-from pikku_storage.access.actors import user_id_of
+from django.db import transaction
+
+from pikku_storage.access.actors import actor_of, user_id_of
 from pikku_storage.async_twins import AsyncTwins
+from pikku_storage.auditing import AuditEvent, record
 from pikku_storage.exceptions import WorkflowInputError, WorkflowNotFoundError
-from pikku_storage.json import to_text
+from pikku_storage.json import Json, to_text
 from pikku_storage.workflows.engine import admission, rules
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.limits import RateLimit, check_slots
@@ -46,6 +50,8 @@ class WorkflowControls(AsyncTwins):
         reason = None if reason is None else to_text(reason, root="$reason")
         paused = self._runtime.controls.pause(name, at=self._runtime.now(), by=user_id_of(by, role="by"), reason=reason)
         rules.forget(self._runtime.using)
+        if paused:
+            self._tell_trail("workflow.paused", by, workflow=name, reason=reason)
         return paused
 
     def unpause_workflow(self, name: str, *, by: Any = None) -> bool:
@@ -53,6 +59,8 @@ class WorkflowControls(AsyncTwins):
         paused."""
         resumed = self._runtime.controls.unpause(name, at=self._runtime.now(), by=user_id_of(by, role="by"))
         rules.forget(self._runtime.using)
+        if resumed:
+            self._tell_trail("workflow.unpaused", by, workflow=name)
         # Also if it was not: the process that ended the pause may have died before it woke them all.
         admission.go_on(self._runtime, name)
         return resumed
@@ -87,6 +95,7 @@ class WorkflowControls(AsyncTwins):
             raise WorkflowInputError(f"Limits of workflow {name!r}: {error}") from None
         self._runtime.controls.set_limits(name, limits, at=self._runtime.now(), by=user_id_of(by, role="by"))
         rules.forget(self._runtime.using)
+        self._tell_trail("workflow.limited", by, workflow=name, limits=limits)
         admission.call_all(self._runtime, name)
 
     def get_workflow_control(self, name: str) -> Control | None:
@@ -101,6 +110,11 @@ class WorkflowControls(AsyncTwins):
         if row is None:
             return None
         return runs.filter(line=row["line"], line_place__lt=row["line_place"]).count() + 1
+
+    def _tell_trail(self, what: str, by: Any, **metadata: Json) -> None:
+        """Tell the audit trail, once it is committed."""
+        event = AuditEvent(type=what, outcome="success", actor=actor_of(by), wire_type="workflow", metadata=metadata)
+        transaction.on_commit(partial(record, event), using=self._runtime.using)
 
     def _check_known(self, name: str) -> None:
         known = name in registry.workflows or self._runtime.runs.filter(workflow=name).exists()

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
-from django.db import transaction
-
 from pikku_storage.access.actors import actor_of, user_id_of
-from pikku_storage.auditing import AuditEvent, record
 from pikku_storage.exceptions import WorkflowError, WorkflowRunNotFoundError
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.json import Json, to_json_object, to_text
@@ -226,15 +222,7 @@ class WorkflowOperations(WorkflowControls, WorkflowStorage):
     # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _audit(self, operation: str, run_id: str, by: Any, **metadata: Json) -> None:
-        """Tell the audit trail, once it is committed."""
-        event = AuditEvent(
-            type=f"workflow.run.{operation}",
-            outcome="success",
-            actor=actor_of(by),
-            wire_type="workflow",
-            metadata={"runId": run_id, **metadata},
-        )
-        transaction.on_commit(partial(record, event), using=self._runtime.using)
+        self._tell_trail(f"workflow.run.{operation}", by, runId=run_id, **metadata)
 
     def _existing(self, run_id: str) -> Run:
         run = self._runtime.read_run(run_id)

@@ -486,3 +486,19 @@ def test_forking_and_rerunning_by_command(done: WorkflowRunHandle, outbox: Recor
     assert log == ["send", "reserve soap", "coupon", "box", "bag", "send"]
     assert WorkflowRun.objects.get(pk=forked).origin_run_id == done.id
     assert WorkflowRun.objects.get(pk=again).wire["reason"] == "try"
+
+
+def test_what_operators_set_for_workflows_is_audited_once(
+    service: WorkflowService, order: WorkflowDefinition[Any], audited: list[AuditEvent]
+) -> None:
+    for _ in range(2):
+        service.pause_workflow("order", reason="a fire", by="user-7")
+    service.set_limits("order", concurrency=3, by="user-7")
+    for _ in range(2):
+        service.unpause_workflow("order", by="user-7")
+
+    assert [(event.type, event.actor.user_id, dict(event.metadata)) for event in audited] == [
+        ("workflow.paused", "user-7", {"workflow": "order", "reason": "a fire"}),
+        ("workflow.limited", "user-7", {"workflow": "order", "limits": {"concurrency": 3}}),
+        ("workflow.unpaused", "user-7", {"workflow": "order"}),
+    ]

@@ -1,0 +1,163 @@
+"""Controls: which workflows are paused, and the limits that operators have set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timezone import now
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+
+from console.admin.base import EmptyState, EngineRowAdmin
+from console.control_form import ControlForm
+from console.formatting import absolute, ago
+from console.gate import may
+from console.keyset import KeysetChangeList
+from console.owners import owner_names
+from console.templatetags.pikku_console import pill
+from pikku_storage.workflows.models import WorkflowControl
+from pikku_storage.workflows.service import WorkflowService
+
+_LIMITS = ("concurrency", "concurrency_per_key", "rate_limit")
+_NOTHING = "—"
+
+
+@admin.register(WorkflowControl)
+class ControlAdmin(EngineRowAdmin):
+    """What operators have set for whole workflows. There is no row of a workflow for which nothing was ever set."""
+
+    keyset = ("workflow", "workflow")
+    list_display = ("workflow", "state_pill", "reason", "concurrency", "concurrency_per_key", "rate_limit", "changed")
+    list_display_links = ("workflow",)
+    actions = ("pause", "unpause")
+    form = ControlForm
+    fieldsets = (
+        (None, {"fields": ("workflow", "is_paused", "paused_reason")}),
+        (
+            _("Limits"),
+            {"fields": _LIMITS, "description": _("An empty one is as the code says. They hold within a second.")},
+        ),
+    )
+
+    # -- the gate ----------------------------------------------------------------------------------------------------
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """As for the rows, and for whoever may add one."""
+        return self.has_view_permission(request) or self.has_add_permission(request)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The gate's answer."""
+        return may(request, "add", self.opts)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The gate's answer."""
+        return may(request, "change", self.opts)
+
+    # -- addresses ---------------------------------------------------------------------------------------------------
+
+    def object_urls(self, name: str) -> list[URLPattern]:
+        """The form to add, and the history of a row."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("add/", wrap(self.add_view), name=f"{name}_add"),
+            path("<path:object_id>/history/", wrap(self.history_view), name=f"{name}_history"),
+        ]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The form; raises `not_found`."""
+        self._need(request, object_id)
+        context = {"is_nav_sidebar_enabled": False, **(extra_context or {})}
+        response: HttpResponse = self.changeform_view(request, object_id, form_url, context)
+        return response
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Who changed it when; raises `not_found`."""
+        self._need(request, object_id)
+        return super().history_view(request, object_id, extra_context)
+
+    def _need(self, request: HttpRequest, object_id: str) -> None:
+        if not self.visible_rows(request).filter(pk=unquote(object_id)).exists():
+            raise self.not_found()
+
+    # -- the list ----------------------------------------------------------------------------------------------------
+
+    def empty_state(self, changes: KeysetChangeList) -> EmptyState:
+        """Says what this is for."""
+        if changes.is_first_page:
+            text = gettext("Add a workflow here to pause it, or to change its limits without a restart.")
+            return EmptyState(gettext("Every workflow goes by its code."), text)
+        return super().empty_state(changes)
+
+    @admin.display(description=_("state"))
+    def state_pill(self, control: WorkflowControl) -> SafeString:
+        """Whether its runs go on."""
+        return pill("active" if control.paused_at is None else "paused")
+
+    @admin.display(description=_("why"), empty_value=_NOTHING)
+    def reason(self, control: WorkflowControl) -> SafeString | None:
+        """Why it is paused, by whom and since when."""
+        if control.paused_at is None:
+            return None
+        who = owner_names([control.paused_by]).get(control.paused_by or "", control.paused_by or "")
+        since = ago(control.paused_at, now())
+        text = " · ".join(filter(None, [control.paused_reason, who, since]))
+        return format_html('<span title="{}">{}</span>', absolute(control.paused_at), text)
+
+    @admin.display(description=_("changed"))
+    def changed(self, control: WorkflowControl) -> SafeString:
+        """How long ago; the time on hover."""
+        return format_html('<span title="{}">{}</span>', absolute(control.updated_at), ago(control.updated_at, now()))
+
+    # -- the form ----------------------------------------------------------------------------------------------------
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """The workflow is what the row is about."""
+        return () if obj is None else ("workflow",)
+
+    def save_model(self, request: HttpRequest, obj: WorkflowControl, form: Any, change: bool) -> None:
+        """Through the service."""
+        values, service = form.cleaned_data, WorkflowService()
+        limits = {name: values[name] for name in _LIMITS if not change or name in form.changed_data}
+        if limits or not change:
+            service.set_limits(obj.workflow, **limits, by=request.user)
+        if not values["is_paused"]:
+            service.unpause_workflow(obj.workflow, by=request.user)
+            return
+        if obj.paused_at is not None and "paused_reason" in form.changed_data:
+            # A pause for another reason is another pause.
+            service.unpause_workflow(obj.workflow, by=request.user)
+        service.pause_workflow(obj.workflow, reason=values["paused_reason"], by=request.user)
+
+    # -- actions -----------------------------------------------------------------------------------------------------
+
+    @admin.action(description=_("Pause"), permissions=["change"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[WorkflowControl]) -> None:
+        """Let no run of the chosen workflows go on."""
+        service = WorkflowService()
+        done = [each for each in queryset if service.pause_workflow(each.workflow, by=request.user)]
+        text = ngettext("%(n)d workflow was paused.", "%(n)d workflows were paused.", len(done))
+        self._tell(request, done, text)
+
+    @admin.action(description=_("Let go on"), permissions=["change"])
+    def unpause(self, request: HttpRequest, queryset: QuerySet[WorkflowControl]) -> None:
+        """Let the runs of the chosen workflows go on."""
+        service = WorkflowService()
+        done = [each for each in queryset if service.unpause_workflow(each.workflow, by=request.user)]
+        text = ngettext("%(n)d workflow goes on.", "%(n)d workflows go on.", len(done))
+        self._tell(request, done, text)
+
+    def _tell(self, request: HttpRequest, done: list[WorkflowControl], text: str) -> None:
+        for control in done:
+            self.log_change(request, control, [{"changed": {"fields": ["paused"]}}])
+        self.message_user(request, text % {"n": len(done)}, messages.SUCCESS if done else messages.WARNING)
