@@ -99,6 +99,7 @@ class Scene:
     chance: random.Random
     dispatcher: str | None = None
     others: list[subprocess.Popen[Any]] = field(default_factory=list)
+    relay: subprocess.Popen[Any] | None = None
     serving: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """The workers that nobody has taken away."""
 
@@ -128,6 +129,8 @@ class Scene:
         while not orders.are_over:
             for worker in [worker for worker in self.serving if worker.poll() is not None]:
                 self.replace(worker)
+            # Without it the test would show less than it says.
+            assert self.relay is None or self.relay.poll() is None, "the relay has ended"
             time.sleep(0.2)
         return orders.assert_settled_and_balanced()
 
@@ -140,9 +143,8 @@ class Scene:
         """In place of a scheduler, where the queue is full of long steps and its messages would wait behind them."""
         with (self.workers.folder / "relay.log").open("wb") as output:
             command = [sys.executable, "-m", "django", "relay"]
-            self.others.append(
-                subprocess.Popen(command, env=self.workers.env(), stdout=output, stderr=subprocess.STDOUT)
-            )
+            self.relay = subprocess.Popen(command, env=self.workers.env(), stdout=output, stderr=subprocess.STDOUT)
+        self.others.append(self.relay)
 
     def place(
         self, orders: int, *, most_open: int = 20, width: int = 3, seconds: float = 0.0, patience: float = 120

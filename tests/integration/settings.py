@@ -6,6 +6,7 @@ from pathlib import Path
 from example_project import broker
 from example_project.settings import *
 from example_project.settings import INSTALLED_APPS
+from tests.secret_keys import PASSPHRASE
 
 CELERY_BROKER_URL = os.environ["PIKKU_TEST_BROKER_URL"]
 CELERY_BROKER_TRANSPORT = None  # type: ignore[assignment]
@@ -19,6 +20,7 @@ CELERY_TIMEZONE = "UTC"
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = float(os.environ.get("PIKKU_TEST_SOFT_SHUTDOWN", "0"))
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.ledger"]
 PIKKU_STORAGE = {
+    "SECRET_KEK": PASSPHRASE,
     "QUEUE": os.environ["PIKKU_TEST_QUEUE"],
     "LEASE": os.environ.get("PIKKU_TEST_LEASE", "3s"),
     "PATIENCE": os.environ.get("PIKKU_TEST_PATIENCE", "2s"),
