@@ -23,7 +23,7 @@ class UnsendingDispatcher:
 
 def _checked(settings: Settings, **given: Any) -> list[tuple[str | None, str]]:
     settings.PIKKU_STORAGE = given
-    messages: list[CheckMessage] = run_checks(tags=["pikku"])
+    messages: list[CheckMessage] = run_checks(tags=["pikku"], databases=[])
     return [(message.id, str(message.msg)) for message in messages]
 
 
@@ -274,12 +274,12 @@ def test_every_message_of_a_check_has_a_hint(monkeypatch: pytest.MonkeyPatch, se
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
     monkeypatch.setitem(current_app.conf, "beat_schedule", {})
     settings.PIKKU_STORAGE = {"LEESE": 1, "LEASE": "soon", "DISPATCHER": "nodots", "HTTP_AUTHENTICATORS": ["nodots"]}
-    messages = run_checks(tags=["pikku"])
+    messages = run_checks(tags=["pikku"], databases=[])
     monkeypatch.setattr(connection, "vendor", "oracle")
-    messages += run_checks(tags=["pikku"])
+    messages += run_checks(tags=["pikku"], databases=[])
     monkeypatch.setattr(connection, "vendor", "mysql")
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"isolation_level": None})
-    messages += run_checks(tags=["pikku"])
+    messages += run_checks(tags=["pikku"], databases=[])
 
     assert {message.id for message in messages} == {
         "pikku.E001",
