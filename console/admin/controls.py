@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, path
+from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import now
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from console.admin.base import EmptyState, EngineRowAdmin
+from console.admin.base import EmptyState, OperatorRowAdmin
 from console.control_form import ControlForm
 from console.formatting import absolute, ago
-from console.gate import may
 from console.keyset import KeysetChangeList
 from console.owners import owner_names
 from console.templatetags.pikku_console import pill
@@ -30,7 +27,7 @@ _NOTHING = "—"
 
 
 @admin.register(WorkflowControl)
-class ControlAdmin(EngineRowAdmin):
+class ControlAdmin(OperatorRowAdmin):
     """What operators have set for whole workflows. There is no row of a workflow for which nothing was ever set."""
 
     keyset = ("workflow", "workflow")
@@ -46,51 +43,13 @@ class ControlAdmin(EngineRowAdmin):
         ),
     )
 
-    # -- the gate ----------------------------------------------------------------------------------------------------
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """As for the rows, and for whoever may add one."""
-        return self.has_view_permission(request) or self.has_add_permission(request)
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The gate's answer."""
-        return may(request, "add", self.opts)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The gate's answer."""
-        return may(request, "change", self.opts)
-
-    # -- addresses ---------------------------------------------------------------------------------------------------
-
-    def object_urls(self, name: str) -> list[URLPattern]:
-        """The form to add, and the history of a row."""
-        wrap = self.admin_site.admin_view
-        return [
-            path("add/", wrap(self.add_view), name=f"{name}_add"),
-            path("<path:object_id>/history/", wrap(self.history_view), name=f"{name}_history"),
-        ]
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """The form; raises `not_found`."""
-        self._need(request, object_id)
-        context = {"is_nav_sidebar_enabled": False, **(extra_context or {})}
-        response: HttpResponse = self.changeform_view(request, object_id, form_url, context)
-        return response
-
-    def history_view(
-        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Who changed it when; raises `not_found`."""
-        self._need(request, object_id)
-        return super().history_view(request, object_id, extra_context)
-
-    def _need(self, request: HttpRequest, object_id: str) -> None:
-        if not self.visible_rows(request).filter(pk=unquote(object_id)).exists():
-            raise self.not_found()
-
     # -- the list ----------------------------------------------------------------------------------------------------
+
+    def prepare_page(self, request: HttpRequest, rows: list[WorkflowControl]) -> None:
+        """The names of all who paused one: one query."""
+        names = owner_names(row.paused_by for row in rows)
+        for row in rows:
+            row.__dict__["console_paused_by"] = names.get(row.paused_by or "", row.paused_by or "")
 
     def empty_state(self, changes: KeysetChangeList) -> EmptyState:
         """Says what this is for."""
@@ -109,7 +68,7 @@ class ControlAdmin(EngineRowAdmin):
         """Why it is paused, by whom and since when."""
         if control.paused_at is None:
             return None
-        who = owner_names([control.paused_by]).get(control.paused_by or "", control.paused_by or "")
+        who = control.__dict__["console_paused_by"]
         since = ago(control.paused_at, now())
         text = " · ".join(filter(None, [control.paused_reason, who, since]))
         return format_html('<span title="{}">{}</span>', absolute(control.paused_at), text)

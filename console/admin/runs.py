@@ -215,8 +215,7 @@ class RunAdmin(OperatedRunAdmin):
         """The whole page."""
         page = self._page(request, row_id)
         title = f"{page.run.workflow} · {short_id(page.run.id)}"
-        operations = page.operations if self.has_operate_permission(request) else []
-        context = {"page": page, "title": title, "operations": operations}
+        context = {"page": page, "title": title, "operations": self._operations(request, page)}
         return self.render(request, "workflowrun/change_form.html", context)
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -226,8 +225,7 @@ class RunAdmin(OperatedRunAdmin):
         changed = request.GET.get("seen") != reads.read_fingerprint(using, page.run)
         if not changed and "grow" not in request.GET:
             return HttpResponse(status=204)
-        operations = page.operations if self.has_operate_permission(request) else []
-        context = {"page": page, "changed": changed, "operations": operations}
+        context = {"page": page, "changed": changed, "operations": self._operations(request, page)}
         return self.render(request, "workflowrun/live.html", context)
 
     def events_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -260,6 +258,10 @@ class RunAdmin(OperatedRunAdmin):
         if step is None:
             raise self.not_found()
         return _json_text(getattr(step, part))
+
+    def _operations(self, request: HttpRequest, page: RunPage) -> list[dict[str, str]]:
+        """The buttons, for those who may press them."""
+        return page.operations if self.has_operate_permission(request) else []
 
     def _page(self, request: HttpRequest, run_id: str) -> RunPage:
         runs = self.visible_rows(request)

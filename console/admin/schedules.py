@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import quote, unquote
+from django.contrib.admin.utils import quote
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
@@ -17,14 +17,14 @@ from django.utils.timesince import timeuntil
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from console.admin.base import EmptyState, EngineRowAdmin
+from console.admin.base import EmptyState, OperatorRowAdmin
 from console.admin.filters import ChoicesMenu
 from console.formatting import absolute, ago
 from console.gate import may
 from console.keyset import KeysetChangeList
 from console.schedule_form import ScheduleForm
 from console.templatetags.pikku_console import pill
-from pikku_storage.exceptions import PayloadError, ScheduleNotFoundError, WorkflowError
+from pikku_storage.exceptions import ScheduleNotFoundError
 from pikku_storage.workflows.models import WorkflowSchedule
 from pikku_storage.workflows.records import Schedule
 from pikku_storage.workflows.schedules.fires import local
@@ -38,7 +38,7 @@ _OF_CODE = ("name", "workflow", "input", "owner_id", "cron", "timezone", "catch_
 
 
 @admin.register(WorkflowSchedule)
-class ScheduleAdmin(EngineRowAdmin):
+class ScheduleAdmin(OperatorRowAdmin):
     """All schedules. Those that the code declares can be paused and resumed, and are changed in the code."""
 
     keyset = ("name", "id")
@@ -60,18 +60,6 @@ class ScheduleAdmin(EngineRowAdmin):
 
     # -- the gate ----------------------------------------------------------------------------------------------------
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """As for the rows, and for whoever may add one."""
-        return self.has_view_permission(request) or self.has_add_permission(request)
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The gate's answer."""
-        return may(request, "add", self.opts)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The gate's answer."""
-        return may(request, "change", self.opts)
-
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """The gate's answer; nobody may delete what the code declares, because it would only come back."""
         is_kept = obj is not None and obj.source == ScheduleSource.CODE and not obj.undeclared
@@ -80,40 +68,18 @@ class ScheduleAdmin(EngineRowAdmin):
     # -- addresses ---------------------------------------------------------------------------------------------------
 
     def object_urls(self, name: str) -> list[URLPattern]:
-        """The forms to add and to delete, and the history of a row."""
+        """The form to delete, too."""
+        add, history = super().object_urls(name)
         wrap = self.admin_site.admin_view
-        return [
-            path("add/", wrap(self.add_view), name=f"{name}_add"),
-            path("<path:object_id>/delete/", wrap(self.delete_view), name=f"{name}_delete"),
-            path("<path:object_id>/history/", wrap(self.history_view), name=f"{name}_history"),
-        ]
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """The form; raises `not_found`."""
-        self._need(request, object_id)
-        response: HttpResponse = self.changeform_view(request, object_id, form_url, extra_context)
-        return response
+        return [add, path("<path:object_id>/delete/", wrap(self.delete_view), name=f"{name}_delete"), history]
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """The question whether; raises `not_found`."""
-        self._need(request, object_id)
+        self.need(request, object_id)
         response: HttpResponse = super().delete_view(request, object_id, extra_context)
         return response
-
-    def history_view(
-        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Who changed it when; raises `not_found`."""
-        self._need(request, object_id)
-        return super().history_view(request, object_id, extra_context)
-
-    def _need(self, request: HttpRequest, object_id: str) -> None:
-        if not self.visible_rows(request).filter(pk=unquote(object_id)).exists():
-            raise self.not_found()
 
     # -- the list ----------------------------------------------------------------------------------------------------
 
@@ -191,21 +157,6 @@ class ScheduleAdmin(EngineRowAdmin):
         fires = next_fires_of(record, FIRES_SHOWN)
         shown = ((f"{local(fire, schedule.timezone):%a %Y-%m-%d %H:%M %Z}",) for fire in fires)
         return format_html_join("", "<div>{}</div>", shown) if fires else _NOTHING
-
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> Any:
-        """As the admin's. What the service refuses after all, because somebody was faster, is said."""
-        try:
-            context = {"is_nav_sidebar_enabled": False, **(extra_context or {})}
-            return super().changeform_view(request, object_id, form_url, context)
-        except (WorkflowError, PayloadError) as error:
-            self.message_user(request, str(error), messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: WorkflowSchedule, form: Any, change: bool) -> None:
         """Through the service."""

@@ -8,7 +8,9 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from pikku_storage.workflows import workflow
@@ -93,6 +95,16 @@ def test_who_may_only_look_changes_nothing(paused: None, clerk: User) -> None:
 def test_a_list_without_controls_says_what_it_is_for(root_client: Client) -> None:
     page = root_client.get(address("changelist", None)).content.decode()
     assert "Every workflow goes by its code." in page
+
+
+def test_a_list_takes_as_many_queries_however_long_it_is(root_client: Client, superuser: User) -> None:
+    counts = []
+    for name in ("sync / all", "other"):
+        WorkflowService().pause_workflow(name, by=superuser)
+        with CaptureQueriesContext(connection) as seen:
+            assert root_client.get(address("changelist", None)).status_code == 200
+        counts.append(len(seen.captured_queries))
+    assert counts[0] == counts[1]
 
 
 def test_pausing_a_workflow_and_limiting_it(root_client: Client, superuser: User) -> None:
