@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -145,7 +145,7 @@ class Replay:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _inside(self) -> Iterator[None]:
+    def inside(self) -> Iterator[None]:
         """Around what a body asks for. Once the body was left it gets nothing more in this pass, whatever it caught."""
         if self.left is not None:
             raise self.left
@@ -159,13 +159,9 @@ class Replay:
             self.left = reason
             raise
 
-    def inside(self) -> AbstractContextManager[None]:
-        """Around what another module does for the body; see `_inside`."""
-        return self._inside()
-
     def suspend(self, code: str, message: str) -> NoReturn:
         """Leave the body and suspend the run: it cannot go on before somebody does something about it."""
-        with self._inside():
+        with self.inside():
             raise WorkflowSuspendedException(coded_error(code, message))
 
     def settle(self, calls: Sequence[Call]) -> list[Json]:
@@ -173,18 +169,18 @@ class Replay:
         failure."""
         if not calls:
             return []
-        with self._inside():
+        with self.inside():
             return self._settle(calls)
 
     def advance(self, calls: Sequence[Call]) -> None:
         """Bring these steps on as far as they go: begin what is new, dispatch what is queued, run the others here. Does
         not wait."""
-        with self._inside():
+        with self.inside():
             self._advance(calls)
 
     def wait(self) -> NoReturn:
         """Leave until something of the run has happened."""
-        with self._inside():
+        with self.inside():
             raise WorkflowAsyncException
 
     @property
@@ -294,7 +290,7 @@ class Replay:
         Raises `WorkflowAsyncException` while an attempt is still under way: how it ends decides what must be undone.
         """
         self.left, self._is_undoing = None, True
-        with self._inside():
+        with self.inside():
             if any(step.status == StepStatus.RUNNING and not step.is_gate for step in self._steps.values()):
                 children.undo(self.runtime, self._steps.values(), dict(because))
                 self.look_again_at = self.wait_until = self.runtime.now() + _LOOK_AGAIN
@@ -517,7 +513,7 @@ class Replay:
 
     def sleep(self, name: str, milliseconds: int) -> None:
         """A delay as a row with a wake-up time."""
-        with self._inside():
+        with self.inside():
             self._sleep(name, milliseconds)
 
     def _sleep(self, name: str, milliseconds: int) -> None:
@@ -652,12 +648,12 @@ class Replay:
     @cached_property
     def stored_state(self) -> dict[str, Json]:
         """The run's state as it was when this pass first asked."""
-        with self._inside():
+        with self.inside():
             return self.runtime.read_state(self.run.id)
 
     def flush_state(self) -> None:
         """Write the state keys set since the last step; each key merges in the database."""
-        with self._inside():
+        with self.inside():
             for key, value in self.state_writes.items():
                 self.runtime.runs.merge_state(self.run.id, key, value, at=self.runtime.now())
         self.state_writes.clear()
