@@ -100,19 +100,19 @@ def test_the_limit_of_the_outer_step_holds_after_the_run_inside(label: WorkflowD
 
     def pack() -> None:
         inside.append(label.run({"parcel": 7}).status)
-        time.sleep(5)
+        time.sleep(60)
 
     @workflow
     def order(flow: Flow) -> Any:
-        return flow.do("pack", pack, timeout="500ms", retries=0)
+        return flow.do("pack", pack, timeout="3s", retries=0)
 
     begun = time.monotonic()
     run = order.run()
 
     assert inside == ["completed"]
     assert run.error is not None
-    assert run.error["message"] == "The step ran longer than its timeout of 500 ms"
-    assert time.monotonic() - begun < 4
+    assert run.error["message"] == "The step ran longer than its timeout of 3000 ms"
+    assert time.monotonic() - begun < 30
 
 
 def test_a_run_inside_that_waits_for_workers_is_no_wait_of_the_outer_run(

@@ -8,6 +8,8 @@ that django-mongodb-backend sends:
 2. `$unionWith` without `coll` takes a leading `$documents`, with which django-mongodb-backend 6 counts;
 3. a filter that is only `{"$and": […]}` over different keys is flattened, so that its indexes are used.
 
+And it remembers fewer replies to writes that a client may send again, because it looks through all of them at each write.
+
 It is a stand-in for MongoDB, not a proof of it.
 
     .venv-mongodb/bin/python tests/servers/mongodb.py --host 127.0.0.1 --port 27117 --storage-path :memory:
@@ -19,7 +21,7 @@ It is a stand-in for MongoDB, not a proof of it.
 import sys
 from collections.abc import Mapping
 
-from secantus import aggregate, commands, server
+from secantus import aggregate, commands, server, transactions
 from secantus.cli import main
 
 STAGES = aggregate._STAGES
@@ -85,6 +87,7 @@ def flattened(dispatch):
 
 for name in ("$project", "$addFields", "$set"):
     STAGES[name] = nested_paths(STAGES[name])
+transactions._RETRYABLE_RECORD_MAX = 64
 STAGES["$unionWith"] = union_with_documents(STAGES["$unionWith"])
 commands.dispatch = server.dispatch = flattened(commands.dispatch)
 
