@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "pikku_storage.workflows",
     "pikku_storage.secrets",
+    "pikku_storage.agents",
     "console",
     "example_project.orders",
 ]

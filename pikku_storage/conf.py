@@ -120,6 +120,13 @@ class PikkuSettings:
         return int(self._get("MAX_PAYLOAD_BYTES", 4 * 1024 * 1024))
 
     @property
+    def USER_ORGANISATION(self) -> str | None:
+        """Dotted path of a callable that names the organisation in whose name a user acts: `user -> id or None`. What
+        the organisation owns is then theirs too. Default `None`: there are no organisations."""
+        value: str | None = self._get("USER_ORGANISATION", None)
+        return value
+
+    @property
     def SECRET_KEK(self) -> str | None:
         """The passphrase that new secrets, credentials and encrypted fields are sealed under. Default `None`: nothing
         can be sealed."""

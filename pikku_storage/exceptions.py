@@ -45,6 +45,74 @@ class MissingScopeError(PikkuError):
         self.payload = {"error": "missing_scope", "scope": scope}
 
 
+class ForbiddenError(PikkuError):
+    """Whoever asks may not do this, or see this. What does not exist is answered alike, so that nobody learns which ids
+    there are."""
+
+    http_status = 403
+
+
+class UnscopedQueryError(PikkuError):
+    """Rows that belong to somebody were asked for without saying whose. A fault of the code that asked."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"Whose? Use {model}.objects.for_principals(user), or {model}.everyones where the caller may see all."
+        )
+        self.model = model
+
+
+class AgentError(PikkuError):
+    """Base of the errors of agent storage."""
+
+
+class AgentInputError(AgentError, ValueError):
+    """Something that was to be stored has a wrong shape; nothing was written. The text says where."""
+
+    http_status = 422
+
+
+class ThreadNotFoundError(AgentError):
+    """There is no thread of that id."""
+
+    http_status = 404
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"Thread not found: {thread_id}")
+        self.thread_id = thread_id
+
+
+class ThreadExistsError(AgentError):
+    """There is a thread of that id already."""
+
+    http_status = 409
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"There is a thread with the id {thread_id} already")
+        self.thread_id = thread_id
+
+
+class MessageConflictError(AgentError):
+    """A message or tool call of that id is there already, and is another one: of another thread, or with another
+    content. Nothing of the batch was written. The text does not say which of the two."""
+
+    http_status = 409
+
+    def __init__(self, kind: str, row_id: str) -> None:
+        super().__init__(f"The {kind} id {row_id} is taken")
+        self.row_id = row_id
+
+
+class AgentRunNotFoundError(AgentError):
+    """There is no agent run of that id."""
+
+    http_status = 404
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"Agent run not found: {run_id}")
+        self.run_id = run_id
+
+
 class DecryptionError(PikkuError):
     """What was to be opened does not open: another key, another place, or something was changed."""
 

@@ -33,8 +33,8 @@ KEPT_BY_FLUSH = {"auth_permission", "django_content_type"}
 @pytest.fixture(scope="session", autouse=True)
 def _quick_flush() -> Iterator[None]:
     """Between two tests PostgreSQL deletes the few rows there are; truncating all tables takes it a quarter of a second
-    each time. On MongoDB it takes half a second to make the permissions again, so they stay; and the engine asks for the
-    options of each collection before it empties it, which takes longer than emptying it."""
+    each time. On MongoDB it takes half a second to make the permissions again, so they stay; and the engine asks for
+    the options of each collection before it empties it, which takes longer than emptying it."""
 
     def sql_flush(self: DatabaseOperations, style: Style, tables: list[str], **options: bool) -> list[str]:
         return [f"DELETE FROM {self.quote_name(table)}" for table in tables]  # noqa: S608

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.utils.module_loading import import_string
+
 from pikku_storage.access.scopes import EVERYTHING
+from pikku_storage.conf import settings
 from pikku_storage.exceptions import WorkflowInputError
 from pikku_storage.json import Json, to_text
 
@@ -18,6 +21,8 @@ class Actor:
 
     user_id: str | None = None
     scopes: tuple[str, ...] = ()
+    org_id: str | None = None
+    """The organisation in whose name the user acts, if any."""
 
     def as_json(self) -> dict[str, Json] | None:
         """`{userId, scopes}`, or `None` for nobody."""
@@ -30,20 +35,39 @@ class Actor:
 
 
 def actor_of(who: Any) -> Actor:
-    """The actor that is meant by `None`, an `Actor`, a Django user, an id, or any object with `user_id` and `scopes`.
+    """The actor that is meant by `None`, an `Actor`, a Django user, an id, a mapping `{userId, orgId, scopes}`, or any
+    object with `user_id`, `scopes` and `org_id`.
 
-    An id alone holds no scopes. An anonymous user is nobody.
+    An id alone holds no scopes. An anonymous user is nobody. The organisation of a Django user is what the setting
+    `USER_ORGANISATION` says.
     """
     if isinstance(who, Actor):
         return who
     if who is None or getattr(who, "is_authenticated", True) is False:
         return Actor()
+    if isinstance(who, Mapping):
+        return Actor(
+            user_id=user_id_of(who.get("userId"), role="actor"),
+            scopes=_texts(who.get("scopes")),
+            org_id=user_id_of(who.get("orgId"), role="organisation"),
+        )
     if hasattr(who, "user_id"):
         return Actor(
             user_id=None if who.user_id is None else id_of(who.user_id, role="actor"),
-            scopes=tuple(to_text(scope, root="$scopes") for scope in getattr(who, "scopes", None) or ()),
+            scopes=_texts(getattr(who, "scopes", None)),
+            org_id=user_id_of(getattr(who, "org_id", None), role="organisation"),
         )
-    return Actor(user_id=id_of(who, role="actor"), scopes=scopes_of(who))
+    return Actor(user_id=id_of(who, role="actor"), scopes=scopes_of(who), org_id=_organisation_of(who))
+
+
+def _texts(scopes: Any) -> tuple[str, ...]:
+    return tuple(to_text(scope, root="$scopes") for scope in scopes or ())
+
+
+def _organisation_of(user: Any) -> str | None:
+    if settings.USER_ORGANISATION is None or not hasattr(user, "pk"):
+        return None
+    return user_id_of(import_string(settings.USER_ORGANISATION)(user), role="organisation")
 
 
 def scopes_of(user: Any) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ else:
     _TextField = models.TextField
     _DateTimeField = models.DateTimeField
 
+ID_LENGTH = 255
 _TEXT_OR_LARGE_NUMBER = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(-?[0-9.]+e\+[0-9]+)')
 
 
@@ -60,12 +61,33 @@ class ExactCharField(_CharField):
         return _exact(super().db_parameters(connection), connection)
 
 
+def text_id(**options: Any) -> ExactCharField:
+    """A column that holds an id: text, made by the application, of any shape up to 255 characters."""
+    return ExactCharField(max_length=ID_LENGTH, **options)
+
+
 class ExactTextField(_TextField):
     """Long text, compared as an `ExactCharField` is."""
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
         """See `_exact`."""
         return _exact(super().db_parameters(connection), connection)
+
+
+class JsonTextField(ExactTextField):
+    """Any JSON, kept as text on every database; NULL is `None`. For what the contract keeps so on MongoDB as well."""
+
+    def get_prep_value(self, value: Any) -> Any:
+        """The text."""
+        return None if value is None else encode(value)
+
+    def from_db_value(self, value: str | None, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+        """The value."""
+        return None if value is None else json.loads(value)
+
+    def value_to_string(self, obj: models.Model) -> Any:
+        """See `Field.value_to_string`: fixtures hold the value."""
+        return self.value_from_object(obj)
 
 
 class MillisecondDateTimeField(_DateTimeField):

@@ -12,7 +12,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pikku_storage.db.base import utc
-from pikku_storage.db.fields import MillisecondDateTimeField, PayloadEncoder, cut, encode, field_of
+from pikku_storage.db.fields import JsonTextField, MillisecondDateTimeField, PayloadEncoder, cut, encode, field_of
 from pikku_storage.db.operations import Guard, Operation, Update
 from pikku_storage.db.shapes import OperationShape, Shape, take_apart
 from pikku_storage.db.sql import PLANS, Columns, Convert, Slot, Sql, SqlEngine, compose, exists, join
@@ -111,7 +111,10 @@ class PostgresqlEngine(SqlEngine):
         types = [self._json_type(field_of(model, name)) for name in own]
         table = ", ".join(f"{name} {db_type}" for name, db_type in zip(quoted, types, strict=True))
         marks = join(", ", [*common, *[Sql(f"own.{name}") for name in quoted]])
-        rows = Sql(f"jsonb_to_recordset(%s::jsonb) AS own({table})", ((place, _rows(own)),))
+        rows = Sql(
+            f"jsonb_to_recordset(%s::jsonb) AS own({table})",
+            ((place, _rows([field_of(model, name) for name in own], own)),),
+        )
         insert = compose(f"INSERT INTO {self.table(model)} ({columns}) SELECT {{}} FROM {{}}", marks, rows)
         return join(" WHERE ", [insert, *conditions])
 
@@ -152,8 +155,13 @@ def _moment(field: MillisecondDateTimeField) -> Convert:
 _encode_rows = PayloadEncoder(default=str).encode
 
 
-def _rows(names: Sequence[str]) -> Convert:
+def _rows(fields: Sequence[models.Field[Any, Any]], names: Sequence[str]) -> Convert:
+    # Text that holds JSON is text here, and no part of the JSON around it.
+    texts = [index for index, field in enumerate(fields) if isinstance(field, JsonTextField)]
+
     def convert(rows: Any, connection: BaseDatabaseWrapper) -> str:
+        for index in texts:
+            rows = [(*row[:index], fields[index].get_prep_value(row[index]), *row[index + 1 :]) for row in rows]
         return _encode_rows([dict(zip(names, row, strict=True)) for row in rows])
 
     return convert

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from django.db import models
+from django.db import IntegrityError, models
 
 from pikku_storage.db import Engine, engine
+from pikku_storage.db.operations import Insert, Update
 
 Row = TypeVar("Row", bound=models.Model)
+
+_TRIES = 10
 
 
 class EngineQuerySet(models.QuerySet[Row]):
@@ -19,3 +23,20 @@ class EngineQuerySet(models.QuerySet[Row]):
         """The engine of the database this queryset writes to."""
         self._for_write = True
         return engine(self.db)
+
+    def upsert(self, where: Mapping[str, Any], values: Mapping[str, Any], *, new: Mapping[str, Any]) -> None:
+        """Set `values` on the row that meets `where`, or insert it with those and `new`: all of it changes in one
+        write. `where` is equality, and at most one row meets it."""
+        update = Update(self.model, where, values)
+        insert = Insert(self.model, {**where, **values, **new})
+        for attempt in range(_TRIES):
+            if self.engine.apply(update)[0]:
+                return
+            try:
+                with self.engine.savepoint():
+                    self.engine.apply(insert)
+                return
+            except IntegrityError:
+                # Somebody else was first, so there is something to change; unless it is deleted again meanwhile.
+                if attempt == _TRIES - 1:
+                    raise

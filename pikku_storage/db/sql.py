@@ -16,7 +16,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from pikku_storage.db.base import Engine
-from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField, encode, field_of
+from pikku_storage.db.fields import (
+    ExactCharField,
+    JsonTextField,
+    MillisecondDateTimeField,
+    PayloadField,
+    encode,
+    field_of,
+)
 from pikku_storage.db.operations import (
     Conditions,
     Delete,
@@ -368,7 +375,7 @@ class SqlEngine(Engine):
         """What makes of a value that the driver answers with the field's own; `None` if it is that."""
         if isinstance(field, models.ForeignKey):
             return self.reader(field.target_field)
-        if isinstance(field, PayloadField):
+        if isinstance(field, PayloadField | JsonTextField):
             return _from_json
         if isinstance(field, MillisecondDateTimeField):
             return _aware

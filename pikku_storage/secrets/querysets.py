@@ -17,8 +17,6 @@ from pikku_storage.ids import new_id
 if TYPE_CHECKING:
     from pikku_storage.secrets.models import AuditRow, KekSalt, SealedRow  # noqa: F401 - named as text
 
-_TRIES = 10
-
 
 class EnvelopeQuerySet(EngineQuerySet["SealedRow"]):
     """Secrets or credentials."""
@@ -26,20 +24,8 @@ class EnvelopeQuerySet(EngineQuerySet["SealedRow"]):
     def put(self, identity: Mapping[str, Any], sealed: Mapping[str, Any], *, at: datetime) -> None:
         """Store a sealed value: all of it changes in one write, or all of it is new. `identity` has the primary key."""
         primary_key = self.model._meta.pk.attname
-        changing = {**sealed, "updated_at": at}
-        update = Update(self.model, {primary_key: identity[primary_key]}, changing)
-        insert = Insert(self.model, {**identity, **changing, "created_at": at})
-        for attempt in range(_TRIES):
-            if self.engine.apply(update)[0]:
-                return
-            try:
-                with self.engine.savepoint():
-                    self.engine.apply(insert)
-                return
-            except IntegrityError:
-                # Somebody else was first, so there is something to change; unless it is deleted again meanwhile.
-                if attempt == _TRIES - 1:
-                    raise
+        new = {**identity, "created_at": at}
+        self.upsert({primary_key: new.pop(primary_key)}, {**sealed, "updated_at": at}, new=new)
 
     def remove(self, pk: str) -> bool:
         """Delete a row; `False` if there is none."""

@@ -8,12 +8,10 @@ engine row.
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField
+from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField, text_id
 from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.workflows.definitions import NAME_LENGTH
@@ -31,13 +29,6 @@ from pikku_storage.workflows.schedules.declarations import NAME_LENGTH as SCHEDU
 from pikku_storage.workflows.schedules.fires import LONGEST as CRON_LENGTH
 from pikku_storage.workflows.schedules.policies import CatchUp, Overlap, ScheduleSource
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, Verdict, VersionStatus
-
-ID_LENGTH = 255
-
-
-def text_id(**options: Any) -> ExactCharField:
-    """A column that holds an id: text, made by the application, of any shape up to 255 characters."""
-    return ExactCharField(max_length=ID_LENGTH, **options)
 
 
 class WorkflowRun(models.Model):

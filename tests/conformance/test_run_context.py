@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from pikku_storage.access.ownership import assert_run_owner
 from pikku_storage.db import clock
 from pikku_storage.exceptions import WorkflowError, WorkflowRunForbiddenError, WorkflowStepFunctionMismatchError
 from pikku_storage.workflows import current_step, function, tasks, workflow
 from pikku_storage.workflows.definitions import WorkflowDefinition
 from pikku_storage.workflows.flow import Flow
-from pikku_storage.workflows.ownership import assert_run_owner
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.conftest import Counter

@@ -8,7 +8,7 @@ that django-mongodb-backend sends:
 2. `$unionWith` without `coll` takes a leading `$documents`, with which django-mongodb-backend 6 counts;
 3. a filter that is only `{"$and": […]}` over different keys is flattened, so that its indexes are used.
 
-And it remembers fewer replies to writes that a client may send again, because it looks through all of them at each write.
+And it remembers fewer replies to writes that a client may send again: it looks through all of them at each write.
 
 It is a stand-in for MongoDB, not a proof of it.
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from pikku_storage.access.ownership import assert_run_owner
 from pikku_storage.exceptions import WorkflowRunForbiddenError
-from pikku_storage.workflows.ownership import assert_run_owner
 from tests.data.vectors import load
 
 

@@ -1,0 +1,1 @@
+"""Threads, messages, runs, approvals and memory of AI agents."""

@@ -1,0 +1,65 @@
+"""Deleting threads with all that belongs to them.
+
+Nothing of it depends on the database's own cascade, which MongoDB has not. What belongs to the thread goes first, so a
+deletion that was cut off is finished by asking again. Somebody may write into the thread meanwhile: on SQL it then
+cannot be deleted yet, and elsewhere what was written is deleted after it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import IntegrityError
+from django.db.models import Q
+
+from pikku_storage.access.ownership import EVERYBODYS
+from pikku_storage.agents import reads
+from pikku_storage.agents.models import AgentMessage, AgentRun, AgentRunScore, AgentThread, AgentToolCall
+from pikku_storage.agents.models import AgentWorkingMemory as Memory
+from pikku_storage.agents.statuses import MemoryScope
+
+_TRIES = 10
+_RUNS = 500
+
+
+def remove_thread(using: str, thread_id: str) -> bool:
+    """Delete a thread; whether there was one."""
+    threads = AgentThread.everyones.using(using)
+    for attempt in range(_TRIES):
+        _remove_contents(using, thread_id)
+        try:
+            with threads.engine.savepoint():
+                removed = threads.remove(thread_id)
+            break
+        except IntegrityError:
+            if attempt == _TRIES - 1:
+                raise
+    _remove_contents(using, thread_id)
+    return removed
+
+
+def prune_threads(using: str, by: datetime, *, agent_name: str | None, dry_run: bool) -> int:
+    """Delete the threads that changed last by that time, or count them; answers how many. One that changes meanwhile
+    stays."""
+    old = reads.threads(using, EVERYBODYS, agent_name=agent_name).filter(updated_at__lte=by)
+    if dry_run:
+        return old.count()
+    removed, seen = 0, ""
+    while ids := list(old.filter(id__gt=seen).order_by("id").values_list("id", flat=True)[:_RUNS]):
+        for thread_id in ids:
+            # Looked at again: deleting takes its time, and somebody may have gone on with it.
+            if old.filter(pk=thread_id).exists():
+                removed += remove_thread(using, thread_id)
+        seen = ids[-1]
+    return removed
+
+
+def _remove_contents(using: str, thread_id: str) -> None:
+    runs = AgentRun.everyones.using(using)
+    while run_ids := list(runs.filter(thread_id=thread_id).order_by().values_list("run_id", flat=True)[:_RUNS]):
+        AgentRunScore.everyones.using(using).remove_of_runs(run_ids)
+        # Only these: for others the scores are not deleted yet.
+        runs.remove_these(run_ids)
+    AgentToolCall.everyones.using(using).remove_of_thread(thread_id)
+    AgentMessage.everyones.using(using).remove_of_thread(thread_id)
+    Memory.objects.using(using).remove(Q(memory_id=thread_id, scope=MemoryScope.THREAD))
