@@ -38,12 +38,12 @@ def actor_of(who: Any) -> Actor:
     """The actor that is meant by `None`, an `Actor`, a Django user, an id, a mapping `{userId, orgId, scopes}`, or any
     object with `user_id`, `scopes` and `org_id`.
 
-    An id alone holds no scopes. An anonymous user is nobody. The organisation of a Django user is what the setting
-    `USER_ORGANISATION` says.
+    An id alone holds no scopes. An anonymous user is nobody, and so is an empty id. The organisation of a Django user
+    is what the setting `USER_ORGANISATION` says.
     """
     if isinstance(who, Actor):
         return who
-    if who is None or getattr(who, "is_authenticated", True) is False:
+    if who is None or who == "" or getattr(who, "is_authenticated", True) is False:
         return Actor()
     if isinstance(who, Mapping):
         return Actor(

@@ -156,7 +156,7 @@ class AgentAccess(AsyncTwins):
             raise AgentRunNotFoundError(run_id) from None
         return self._storage.get_scores(run_id)
 
-    def create_run(self, run: NewRun | None = None, /, **fields: Unpack[NewRun]) -> str:
+    def create_run(self, run: NewRun | Mapping[str, Any] | None = None, /, **fields: Unpack[NewRun]) -> str:
         """Record a run in a thread, under the thread's owner; see `AgentStorageService.create_run`."""
         given: dict[str, Any] = {**(run or {}), **fields}
         thread = self.get_thread(str(given.pop("threadId", None) or given.get("thread_id")))
@@ -164,7 +164,9 @@ class AgentAccess(AsyncTwins):
         owned: Any = {**given, "thread_id": thread.id, "resource_id": thread.resource_id}
         return self._storage.create_run(owned)
 
-    def update_run(self, run_id: str, changes: RunChanges | None = None, /, **fields: Unpack[RunChanges]) -> None:
+    def update_run(
+        self, run_id: str, changes: RunChanges | Mapping[str, Any] | None = None, /, **fields: Unpack[RunChanges]
+    ) -> None:
         """Change a run; see `AgentStorageService.update_run`."""
         self.get_run(run_id)
         self._storage.update_run(run_id, changes, **fields)

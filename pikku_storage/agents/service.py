@@ -150,7 +150,7 @@ class AgentStorageService(AsyncTwins):
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
-    def create_run(self, run: NewRun | None = None, /, **fields: Unpack[NewRun]) -> str:
+    def create_run(self, run: NewRun | Mapping[str, Any] | None = None, /, **fields: Unpack[NewRun]) -> str:
         """Record a run, and ask for the approvals that it waits for; answers with its id. The run is a mapping with the
         contract's names or ours, or keywords.
 
@@ -177,7 +177,9 @@ class AgentStorageService(AsyncTwins):
         self._ask(values["thread_id"], values["run_id"], approvals)
         return str(values["run_id"])
 
-    def update_run(self, run_id: str, changes: RunChanges | None = None, /, **fields: Unpack[RunChanges]) -> None:
+    def update_run(
+        self, run_id: str, changes: RunChanges | Mapping[str, Any] | None = None, /, **fields: Unpack[RunChanges]
+    ) -> None:
         """Change what is given, and nothing else. With `pending_approvals`, these are what the run waits for now: it
         asks for them, and no more for others that nobody decided. What was approved or denied stays so.
 
