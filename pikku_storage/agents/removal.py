@@ -26,9 +26,9 @@ def remove_thread(using: str, thread_id: str) -> bool:
     """Delete a thread; whether there was one."""
     threads = AgentThread.everyones.using(using)
     for attempt in range(_TRIES):
-        _remove_contents(using, thread_id)
         try:
             with threads.engine.savepoint():
+                _remove_contents(using, thread_id)
                 removed = threads.remove(thread_id)
             break
         except IntegrityError:
