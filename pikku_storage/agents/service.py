@@ -5,10 +5,11 @@ Knows nothing of owners: whoever may call it may read and write everything. `Age
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
+from asgiref.sync import sync_to_async
 from django.db import router
 
 from pikku_storage.access.actors import Actor, actor_of
@@ -269,6 +270,12 @@ class AgentStorageService(AsyncTwins):
     def export_user(self, owner: Any) -> Iterator[str]:
         """All that belongs to a user or an organisation, as one JSON document in pieces; see `personal.export`."""
         return personal.export(self.using, owner)
+
+    async def aexport_user(self, owner: Any) -> AsyncIterator[str]:
+        """As `export_user`: `async for piece in service.aexport_user(owner)`."""
+        pieces = self.export_user(owner)
+        while (piece := await sync_to_async(lambda: next(pieces, None))()) is not None:
+            yield piece
 
     def erase_user(self, owner: Any, *, by: Any = None) -> Erased:
         """Delete all that belongs to a user or an organisation, and their id from what they decided; answers how much

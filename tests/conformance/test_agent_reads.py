@@ -338,6 +338,8 @@ async def the_twins() -> None:
     access = AgentAccess("ada")
     assert [message.content for message in await access.aget_thread_messages("t")] == ["hello"]
     assert ids(await access.alist_threads()) == ids(await AgentRunService().alist_threads(owners=["ada"])) == ["t"]
+    pieces = [piece async for piece in storage.aexport_user("ada")]
+    assert [thread["id"] for thread in json.loads("".join(pieces))["threads"]] == ["t"]
     with pytest.raises(ForbiddenError):
         await AgentAccess("eve").aget_thread("t")
     with pytest.raises(ThreadNotFoundError):

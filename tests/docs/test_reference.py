@@ -15,6 +15,11 @@ from django.core.management import BaseCommand, load_command_class
 from django.test import override_settings
 
 from pikku_storage import exceptions, testing
+from pikku_storage.agents import tasks as agent_tasks
+from pikku_storage.agents.access import AgentAccess
+from pikku_storage.agents.runs import AgentRunService
+from pikku_storage.agents.service import AgentStorageService
+from pikku_storage.agents.statuses import ApprovalStatus
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
 from pikku_storage.secrets import secret
@@ -178,8 +183,10 @@ TYPES = {
     "DateTimeField": "time",
     "IntegerField": "integer",
     "TextField": "text",
+    "BigIntegerField": "integer",
+    "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets"]
+APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents"]
 
 
 @pytest.mark.parametrize(
@@ -226,6 +233,17 @@ def test_every_operation_of_a_service_is_documented(cls: type) -> None:
 )
 def test_every_operation_of_secrets_and_credentials_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "secrets.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+@pytest.mark.parametrize("cls", [AgentStorageService, AgentRunService, AgentAccess], ids=lambda cls: cls.__name__)
+def test_every_operation_of_agents_is_documented(cls: type) -> None:
+    assert documented_signatures(section_of(REFERENCE / "agents.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_every_status_of_an_approval_is_explained() -> None:
+    page = section_of(REFERENCE / "agents.md", "Approvals", level=3)
+    explained = [codes_in(line)[0] for line in page.splitlines() if line.startswith("| `")]
+    assert explained == [status.value for status in ApprovalStatus]
 
 
 def test_what_a_provider_of_keys_must_have_is_documented() -> None:
@@ -298,7 +316,8 @@ def test_every_record_is_documented_with_its_fields() -> None:
 def test_tasks_are_documented_with_their_options() -> None:
     page = REFERENCE / "celery.md"
     own = [value for value in vars(tasks).values() if isinstance(value, Task)]
-    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in own]
+    of_agents = [value for value in vars(agent_tasks).values() if isinstance(value, Task)]
+    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in (*own, *of_agents)]
     table = prose_of(page).split("| option of the tasks")[1]
     options = re.findall(r"^\| `(\w+)` \| `?([\w\"]+)`? \|", table, re.MULTILINE)
     assert len(options) > 3

@@ -54,6 +54,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
         "SECRET_AUDIT_READS": False,
         "SECRET_ALLOWED_HOSTS": {},
         "SECRET_STRICT_HOSTS": False,
+        "USER_ORGANISATION": None,
     }
 
 

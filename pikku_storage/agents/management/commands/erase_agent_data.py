@@ -23,7 +23,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """See `--help`."""
-        parser.add_argument("owner", help="the id of the user or the organisation")
+        parser.add_argument("owner", metavar="OWNER", help="the id of the user or the organisation")
         parser.add_argument("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
         parser.add_argument("--by", metavar="USER", help="whose name the audit trail gets")
         add_database(parser, default="where agents are kept")

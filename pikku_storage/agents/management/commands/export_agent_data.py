@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import Error as DatabaseError
 
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.commands import add_database, check_database
@@ -23,7 +24,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """See `--help`."""
-        parser.add_argument("owner", help="the id of the user or the organisation")
+        parser.add_argument("owner", metavar="OWNER", help="the id of the user or the organisation")
         parser.add_argument("--output", type=Path, metavar="FILE", help="where to (default: standard output)")
         add_database(parser, default="where agents are kept")
 
@@ -40,4 +41,6 @@ class Command(BaseCommand):
                 file.writelines(pieces)
         except (PayloadError, OSError) as error:
             raise CommandError(str(error)) from None
+        except DatabaseError as error:
+            raise CommandError(f"The database failed, and what was written is not whole: {error}") from error
         self.stdout.write(f"Written to {options['output']}")
