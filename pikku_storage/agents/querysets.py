@@ -171,8 +171,8 @@ class MemoryQuerySet(EngineQuerySet["AgentWorkingMemory"]):
         return bool(self.engine.apply(Update(self.model, where, values))[0])
 
     def remove(self, rows: Q) -> int:
-        """Delete these memories."""
-        return _remove(self, rows)
+        """Delete these memories, whatever the keys of their rows look like; answers how many there were."""
+        return self.filter(rows).delete()[0]
 
 
 def _remove(rows: EngineQuerySet[Any], condition: Q, *order_by: str) -> int:

@@ -79,7 +79,7 @@ class JsonTextField(ExactTextField):
 
     def get_prep_value(self, value: Any) -> Any:
         """The text."""
-        return None if value is None else encode(value)
+        return None if value is None else _encode_text(value)
 
     def from_db_value(self, value: str | None, expression: Any, connection: BaseDatabaseWrapper) -> Any:
         """The value."""
@@ -119,6 +119,7 @@ def _spell_out(match: re.Match[str]) -> str:
 
 encode = PayloadEncoder().encode
 """JSON text of a payload, the same wherever it is written."""
+_encode_text = PayloadEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class PayloadField(models.JSONField):
