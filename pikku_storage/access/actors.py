@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.utils.module_loading import import_string
 
-from pikku_storage.access.scopes import EVERYTHING
+from pikku_storage.access.held import held_scopes
 from pikku_storage.conf import settings
 from pikku_storage.exceptions import WorkflowInputError
 from pikku_storage.json import Json, to_text
@@ -71,9 +71,8 @@ def _organisation_of(user: Any) -> str | None:
 
 
 def scopes_of(user: Any) -> tuple[str, ...]:
-    """The scopes of a Django user: an active superuser holds everything, others nothing."""
-    is_super = getattr(user, "is_active", False) and getattr(user, "is_superuser", False)
-    return (EVERYTHING,) if is_super else ()
+    """The scopes of a Django user; see `held_scopes`."""
+    return held_scopes(user)
 
 
 def user_id_of(who: Any, *, role: str = "owner") -> str | None:
