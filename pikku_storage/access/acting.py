@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.utils.decorators import sync_and_async_middleware
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.contrib.auth.mixins import AccessMixin
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.http import HttpRequest, JsonResponse

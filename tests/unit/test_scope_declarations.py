@@ -41,7 +41,12 @@ def test_a_tree_is_flattened() -> None:
     assert names(TREE, TREE, ["shop"]) == names(TREE)
     assert flatten({"a": "first"}, [("a", "second")]) == [DeclaredScope("a", "first")]
     assert flatten(["a"], {"a": "first"}) == [DeclaredScope("a", "first")]
-    assert names(["a:b", ("c", "See"), {"name": "d", "description": None}, DeclaredScope("e")]) == ["a:b", "c", "d", "e"]
+    assert names(["a:b", ("c", "See"), {"name": "d", "description": None}, DeclaredScope("e")]) == [
+        "a:b",
+        "c",
+        "d",
+        "e",
+    ]
 
 
 @pytest.mark.contract("SK-18")
