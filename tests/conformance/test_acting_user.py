@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
-from celery import Celery
+from celery import current_app
 from celery.app.trace import build_tracer
 from celery.signals import before_task_publish, task_postrun, task_prerun
 from django.contrib.auth import get_user_model
@@ -29,6 +29,7 @@ from tests.conformance.recording import RecordingDispatcher
 pytestmark = pytest.mark.django_db(transaction=True)
 
 User = get_user_model()
+QUEUE = "acting"
 
 
 def request_of(user: Any) -> HttpRequest:
@@ -186,11 +187,10 @@ def test_threads_have_their_own() -> None:
 @pytest.fixture
 def worker() -> Any:
     """Sends a task and carries it out as a worker does that gets the message: what it found, and its headers."""
-    app = Celery("acting", broker="memory://", set_as_current=False)
     seen: list[str | None] = []
     sent: list[dict[str, Any]] = []
 
-    @app.task(name="acting.work")
+    @current_app.task(name="acting.work")
     def work(fails: bool = False) -> None:
         seen.append(current_user_id())
         if fails:
@@ -201,11 +201,11 @@ def worker() -> Any:
 
     through_celery.carry_through_celery()
     before_task_publish.connect(keep)
-    trace = build_tracer("acting.work", work, app=app)
+    trace = build_tracer(work.name, work, app=current_app)
 
     def carry_out(acting: Any, *, forged: Any = None, **options: Any) -> list[Any]:
         with acting_as(acting):
-            work.apply_async(kwargs=options)
+            work.apply_async(kwargs=options, queue=QUEUE)
         headers = sent.pop()
         if forged is not None:
             headers[through_celery.HEADER] = forged
@@ -219,6 +219,7 @@ def worker() -> Any:
     before_task_publish.disconnect(through_celery._send)
     task_prerun.disconnect(through_celery._begin)
     task_postrun.disconnect(through_celery._end)
+    del current_app.tasks[work.name]
 
 
 def test_who_sent_a_task_acts_in_it_and_in_no_other(worker: Callable[..., list[Any]]) -> None:
@@ -243,7 +244,7 @@ def test_what_an_async_view_has_not_read_is_not_sent(worker: Any, caplog: pytest
 
     async def view(request: HttpRequest) -> HttpResponse:
         await acurrent_user_id() if "read" in request.GET else None
-        worker.task.apply_async()
+        worker.task.apply_async(queue=QUEUE)
         return HttpResponse()
 
     async def scenario(path: str) -> None:

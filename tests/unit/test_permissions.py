@@ -58,7 +58,6 @@ def passes(permissions: Any, *everywhere: Any, call: Call = CALL) -> bool:
         ([yes, yes], True),
         ([yes, no], False),
     ],
-    ids=str,
 )
 def test_any_branch_suffices_and_a_list_needs_all(permissions: Any, expected: bool) -> None:
     assert passes(permissions) is expected
