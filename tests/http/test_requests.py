@@ -126,5 +126,5 @@ def test_a_fault_of_the_server_is_no_answer(ada: Caller, monkeypatch: pytest.Mon
 def test_every_error_is_documented() -> None:
     rows = table_rows(DOCS / "reference" / "http.md", "Errors")
     documented = {codes_in(row[0])[0]: row[1] for row in rows}
-    of_requests = [*errors.HttpError.__subclasses__(), ForbiddenError]
+    of_requests: list[type[PikkuError]] = [*errors.HttpError.__subclasses__(), ForbiddenError]
     assert documented == {cls.__name__: str(cls.http_status) for cls in of_requests}
