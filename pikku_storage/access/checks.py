@@ -8,6 +8,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.contrib.auth import get_backends
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 
 from pikku_storage.access.backends import ScopeBackend
@@ -19,8 +20,12 @@ TAG = "pikku_access"
 @checks.register(TAG)
 def check_backend(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
     """`pikku.W201`: `has_perm` does not know scopes."""
-    if any(isinstance(backend, ScopeBackend) for backend in get_backends()):
-        return []
+    try:
+        if any(isinstance(backend, ScopeBackend) for backend in get_backends()):
+            return []
+    except ImproperlyConfigured:
+        # There is no backend at all.
+        pass
     return [
         checks.Warning(
             "No backend in AUTHENTICATION_BACKENDS answers for scopes: user.has_perm('pikku.…') is false for all but "

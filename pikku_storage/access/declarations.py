@@ -20,6 +20,7 @@ from pikku_storage.exceptions import PayloadError, ScopeDeclarationError
 from pikku_storage.json import to_text
 
 NAME_LENGTH = 255
+DESCRIPTION_LENGTH = 1000
 
 Tree: TypeAlias = Mapping[str, Any]
 """By part of a name: `None`, a description, a tree of what stands below, or a pair of both."""
@@ -39,6 +40,7 @@ class DeclaredScope:
                 f"{self.name!r} is no name for a scope: between its colons stands something, and no {EVERYTHING!r}. "
                 "What holds a scope has all beneath it anyway."
             )
+        _check_description(self.description, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class DeclaredRole:
         _check_text(self.name, "role")
         if SEPARATOR in self.name:
             raise ScopeDeclarationError(f"{self.name!r} is no name for a role: it has a colon, as scopes do")
+        _check_description(self.description, self.name)
 
 
 def flatten(*declared: Tree | Iterable[Any]) -> list[DeclaredScope]:
@@ -88,7 +91,7 @@ def _walk(above: str, tree: Tree) -> Iterator[DeclaredScope]:
             raise ScopeDeclarationError(f"{part!r} is no part of a scope's name: in a tree, its colons are the levels")
         name = f"{above}{SEPARATOR}{part}" if above else part
         description, below = given if isinstance(given, tuple) and len(given) == 2 else _apart(given)
-        if not isinstance(description, str | None) or not isinstance(below, Mapping):
+        if not isinstance(below, Mapping):
             raise ScopeDeclarationError(f"{name!r} is followed by {given!r:.80}, not by a description, a tree or both")
         yield DeclaredScope(name, description)
         yield from _walk(name, below)
@@ -103,6 +106,15 @@ def _check_text(name: Any, what: str) -> None:
         to_text(name, root=f"${what}", longest=NAME_LENGTH)
     except PayloadError as error:
         raise ScopeDeclarationError(f"{name!r:.80} is no name for a {what}: it {error.reason}") from None
+
+
+def _check_description(given: Any, name: str) -> None:
+    if given is None:
+        return
+    try:
+        to_text(given, root="$description", longest=DESCRIPTION_LENGTH)
+    except PayloadError as error:
+        raise ScopeDeclarationError(f"The description of {name!r} cannot be stored: it {error.reason}") from None
 
 
 @dataclass(slots=True)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.contrib.auth import get_user_model
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pikku_storage.access import builtin  # noqa: F401 - declares what the next test looks for
+from pikku_storage.access.actors import scopes_of
 from pikku_storage.access.checks import check_backend, check_declarations
 from pikku_storage.access.declarations import (
     Declarations,
@@ -51,6 +57,7 @@ def test_a_tree_is_flattened() -> None:
 
 @pytest.mark.contract("SK-18")
 def test_what_cannot_be_declared_is_refused() -> None:
+    wrong: Any
     for wrong in (
         {"a:b": None},
         {"a": {"b:c": None}},
@@ -68,6 +75,9 @@ def test_what_cannot_be_declared_is_refused() -> None:
         [None],
         {"a": 1},
         {"a": ("text", "text")},
+        {"a": ""},
+        [("a", "\ud800")],
+        {"a": ({}, {})},
     ):
         with pytest.raises(ScopeDeclarationError):
             flatten(wrong)
@@ -109,13 +119,33 @@ def test_the_checks_tell_what_does_not_fit(monkeypatch: pytest.MonkeyPatch, sett
     monkeypatch.setattr(declarations, "problems", ["The scope 'a' …"])
     monkeypatch.setattr(declarations, "roles", {"clerk": DeclaredRole("clerk", frozenset(["nothing"]))})
     assert [message.id for message in check_declarations()] == ["pikku.E201", "pikku.E202"]
-    settings.AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
-    assert [message.id for message in check_backend()] == ["pikku.W201"]
+    for backends in (["django.contrib.auth.backends.ModelBackend"], []):
+        settings.AUTHENTICATION_BACKENDS = backends
+        assert [message.id for message in check_backend()] == ["pikku.W201"]
+
+
+def test_without_the_app_only_superusers_hold_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = get_user_model()(pk=7)
+    monkeypatch.setattr(apps, "is_installed", lambda name: False)
+    assert scopes_of(user) == ()
+    monkeypatch.undo()
+    monkeypatch.setattr(apps, "models_ready", False)
+    assert scopes_of(user) == ()
+    user.is_superuser = True
+    assert scopes_of(user) == ("*",)
+
+
+def test_what_definitions_need_is_imported_before_the_apps_are_ready() -> None:
+    modules = "acting, actors, declarations, held, permissions, records, scopes"
+    command = [sys.executable, "-c", f"from pikku_storage.access import {modules}; import pikku_storage.workflows"]
+    subprocess.run(command, check=True, timeout=60, env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"})
 
 
 parts = st.text("ab-_. é", min_size=1, max_size=3)
 trees: Any = st.recursive(
-    st.none() | st.text(max_size=3), lambda below: st.dictionaries(parts, below, max_size=3), max_leaves=8
+    st.none() | st.text("ab é", min_size=1, max_size=3),
+    lambda below: st.dictionaries(parts, below, max_size=3),
+    max_leaves=8,
 )
 
 
