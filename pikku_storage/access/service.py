@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import router, transaction
 from django.db.models import Count
@@ -27,6 +27,8 @@ from pikku_storage.exceptions import (
     SystemRoleImmutableError,
     SystemRoleShadowedError,
 )
+
+T = TypeVar("T")
 
 DECLARED = {**PRESENT, "declared": True}
 
@@ -149,12 +151,15 @@ class ScopeService(AsyncTwins):
         self._check_scopes(role.scopes, kept=())
         # What a crash has left of an earlier one does not become the new one's.
         self._roles.remove(name, {"removing_at": NOT_NULL}, at=self._now())
-        with transaction.atomic(using=self._using):
+
+        def write() -> None:
             common = {"system": False, "declared": True, "created_at": self._now()}
             if not self._roles.add(common, [{"name": name, "description": description}]):
                 is_system = self._roles.filter(pk=name, system=True).exists()
                 raise SystemRoleShadowedError(name) if is_system else RoleExistsError(name)
             self._replace_scopes(name, role.scopes)
+
+        self._as_one(write)
         self._audit("access.role.created", by, role=name, scopes=sorted(role.scopes))
 
     def delete_role(self, name: str, *, by: Any = None) -> bool:
@@ -175,10 +180,15 @@ class ScopeService(AsyncTwins):
         self._refuse_system_role(name, "re-scope")
         kept = self._role_scopes.filter(role=name).values_list("scope_id", flat=True)
         self._check_scopes(wanted, kept=kept)
-        with transaction.atomic(using=self._using):
+
+        def write() -> None:
             if not self._roles.hold(name, {"system": False}):
+                # The code may have taken it over meanwhile.
+                self._refuse_system_role(name, "re-scope")
                 raise RoleNotFoundError(name)
             self._replace_scopes(name, wanted)
+
+        self._as_one(write)
         self._audit("access.role.rescoped", by, role=name, scopes=sorted(wanted))
 
     # -- users ---------------------------------------------------------------------------------------------------------
@@ -237,12 +247,15 @@ class ScopeService(AsyncTwins):
         It is done when a Django user is deleted, by itself.
         """
         user_id = id_of(user, role="user")
-        with transaction.atomic(using=self._using):
-            sessions = UserSession.objects.using(self._using).clear(user_id)
-            grants = sum(rows.revoke({"user_id": user_id}) for rows in (self._user_scopes, self._user_roles))
-        if sessions or grants:
+
+        def write() -> int:
+            sessions = int(UserSession.objects.using(self._using).clear(user_id))
+            return sessions + sum(rows.revoke({"user_id": user_id}) for rows in (self._user_scopes, self._user_roles))
+
+        revoked = self._as_one(write)
+        if revoked:
             self._audit("access.user.revoked", by, userId=user_id)
-        return grants + sessions
+        return revoked
 
     # -- how -----------------------------------------------------------------------------------------------------------
 
@@ -255,11 +268,23 @@ class ScopeService(AsyncTwins):
 
     def _write_system_role(self, role: DeclaredRole) -> None:
         at = self._now()
-        with transaction.atomic(using=self._using):
+
+        def write() -> None:
             values = {"description": role.description, "system": True, "declared": True}
             self._roles.write(role.name, values, {"created_at": at}, at=at)
             self._replace_scopes(role.name, role.scopes)
+
+        self._as_one(write)
         self._audit("access.role.rescoped", None, role=role.name, scopes=sorted(role.scopes))
+
+    def _as_one(self, write: Callable[[], T]) -> T:
+        """Do all of it or nothing, and again after a deadlock; where there are no transactions, in the order it has."""
+
+        def together() -> T:
+            with transaction.atomic(using=self._using):
+                return write()
+
+        return self._engine.retrying(together)
 
     def _replace_scopes(self, role: str, wanted: frozenset[str]) -> None:
         """First what goes and then what comes, so that a role that is caught in the middle has too little."""
