@@ -30,8 +30,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "pikku_storage.workflows",
     "pikku_storage.secrets",
-    "pikku_storage.access",
     "pikku_storage.agents",
+    "pikku_storage.access",
     "console",
     "example_project.orders",
 ]

@@ -190,8 +190,7 @@ TYPES = {
     "BigIntegerField": "integer",
     "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_access"]
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents"]
+APPS = ["pikku_workflows", "pikku_secrets", "pikku_access", "pikku_agents"]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +256,8 @@ def test_the_functions_and_records_of_access_are_documented() -> None:
         names = [field.name for field in fields(getattr(access_records, name))]
         assert [code for code in codes_in(text) if code in names] == names
     assert {name for name, _ in listed} == {name for name in vars(access_records) if name[0].isupper()} - {"Literal"}
+
+
 @pytest.mark.parametrize("cls", [AgentStorageService, AgentRunService, AgentAccess], ids=lambda cls: cls.__name__)
 def test_every_operation_of_agents_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "agents.md", f"`{cls.__name__}`")) == signatures(cls)
