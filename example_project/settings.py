@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "pikku_storage.workflows",
     "pikku_storage.secrets",
     "pikku_storage.agents",
+    "pikku_storage.access",
     "console",
     "example_project.orders",
 ]
@@ -41,6 +42,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "pikku_storage.access.acting.ActingUserMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -73,6 +75,10 @@ if DATABASES["default"]["ENGINE"] == MONGODB_ENGINE:
     MIGRATION_MODULES = mongodb.MIGRATIONS
     DATABASE_ROUTERS = [*DATABASE_ROUTERS, "django_mongodb_backend.routers.MongoRouter"]
 
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "pikku_storage.access.backends.ScopeBackend",
+]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},

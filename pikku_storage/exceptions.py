@@ -51,6 +51,9 @@ class ForbiddenError(PikkuError):
 
     http_status = 403
 
+    def __init__(self, message: str = "Permission denied") -> None:
+        super().__init__(message)
+
 
 class UnscopedQueryError(PikkuError):
     """Rows that belong to somebody were asked for without saying whose. A fault of the code that asked."""
@@ -111,6 +114,65 @@ class AgentRunNotFoundError(AgentError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"Agent run not found: {run_id}")
         self.run_id = run_id
+
+
+class AccessError(PikkuError):
+    """Base of the errors of scopes and roles."""
+
+
+class ScopeDeclarationError(AccessError, ValueError):
+    """Code declares a scope or a role that cannot be: no name for one, or two declarations that contradict."""
+
+
+class ScopeNotFoundError(AccessError):
+    """There are no declared scopes of these names, so nobody can be given them."""
+
+    http_status = 404
+
+    def __init__(self, *scopes: str) -> None:
+        super().__init__(f"Scope not declared: {', '.join(scopes)}. Declare it in a scopes.py, and run sync_scopes.")
+        self.scopes = scopes
+
+
+class RoleNotFoundError(AccessError):
+    """There is no role of that name."""
+
+    http_status = 404
+
+    def __init__(self, role: str) -> None:
+        super().__init__(f"Role not found: {role}")
+        self.role = role
+
+
+class RoleExistsError(AccessError):
+    """There is a role of that name already."""
+
+    http_status = 409
+
+    def __init__(self, role: str) -> None:
+        super().__init__(f"There is a role '{role}' already")
+        self.role = role
+
+
+class SystemRoleShadowedError(AccessError):
+    """The name belongs to a role that code declares, or has declared."""
+
+    http_status = 409
+
+    def __init__(self, role: str) -> None:
+        super().__init__(f"The role '{role}' is declared in code; give yours another name")
+        self.role = role
+
+
+class SystemRoleImmutableError(AccessError):
+    """A role that code declares, or has declared, is changed there only. `operation` is `delete` or `re-scope`."""
+
+    http_status = 409
+
+    def __init__(self, role: str, operation: str) -> None:
+        super().__init__(f"Cannot {operation} the role '{role}': it is declared in code, so change it there")
+        self.role = role
+        self.operation = operation
 
 
 class DecryptionError(PikkuError):

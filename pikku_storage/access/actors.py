@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from django.utils.module_loading import import_string
 
-from pikku_storage.access.scopes import EVERYTHING
+from pikku_storage.access.held import held_scopes
 from pikku_storage.conf import settings
 from pikku_storage.exceptions import WorkflowInputError
 from pikku_storage.json import Json, to_text
@@ -38,9 +38,17 @@ def actor_of(who: Any) -> Actor:
     """The actor that is meant by `None`, an `Actor`, a Django user, an id, a mapping `{userId, orgId, scopes}`, or any
     object with `user_id`, `scopes` and `org_id`.
 
-    An id alone holds no scopes. An anonymous user is nobody, and so is an empty id. The organisation of a Django user
-    is what the setting `USER_ORGANISATION` says.
+    An id alone holds no scopes. An anonymous user is nobody, and so is an empty id. The scopes of a Django user may
+    have to be read (`held_scopes`).
     """
+    actor = identity_of(who)
+    is_user = hasattr(who, "pk") and not hasattr(who, "user_id")
+    return replace(actor, scopes=scopes_of(who)) if is_user else actor
+
+
+def identity_of(who: Any) -> Actor:
+    """As `actor_of`, and of a Django user only who it is, without what they hold: it reads nothing. The organisation of
+    a Django user is what the setting `USER_ORGANISATION` says."""
     if isinstance(who, Actor):
         return who
     if who is None or who == "" or getattr(who, "is_authenticated", True) is False:
@@ -57,7 +65,7 @@ def actor_of(who: Any) -> Actor:
             scopes=_texts(getattr(who, "scopes", None)),
             org_id=user_id_of(getattr(who, "org_id", None), role="organisation"),
         )
-    return Actor(user_id=id_of(who, role="actor"), scopes=scopes_of(who), org_id=_organisation_of(who))
+    return Actor(user_id=id_of(who, role="actor"), org_id=_organisation_of(who))
 
 
 def _texts(scopes: Any) -> tuple[str, ...]:
@@ -71,9 +79,8 @@ def _organisation_of(user: Any) -> str | None:
 
 
 def scopes_of(user: Any) -> tuple[str, ...]:
-    """The scopes of a Django user: an active superuser holds everything, others nothing."""
-    is_super = getattr(user, "is_active", False) and getattr(user, "is_superuser", False)
-    return (EVERYTHING,) if is_super else ()
+    """The scopes of a Django user; see `held_scopes`."""
+    return held_scopes(user)
 
 
 def user_id_of(who: Any, *, role: str = "owner") -> str | None:

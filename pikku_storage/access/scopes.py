@@ -11,6 +11,7 @@ from pikku_storage.exceptions import MissingScopeError
 
 EVERYTHING = "*"
 """Satisfies any requirement."""
+SEPARATOR = ":"
 
 
 def has_scopes(granted: Iterable[str] | None, required: Iterable[str]) -> bool:
@@ -35,6 +36,6 @@ def _satisfying(required: str) -> set[str]:
 
     A required wildcard is a name like any other, so only a grant at least as broad satisfies it.
     """
-    parts = required.split(":")
-    itself_and_ancestors = [":".join(parts[:length]) for length in range(1, len(parts) + 1)]
+    parts = required.split(SEPARATOR)
+    itself_and_ancestors = [SEPARATOR.join(parts[:length]) for length in range(1, len(parts) + 1)]
     return {EVERYTHING, *itself_and_ancestors, *(f"{scope}:*" for scope in itself_and_ancestors)}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pikku_storage.ids import invocation_id
-from pikku_storage.workflows.context import StepContext, running_step
+from pikku_storage.workflows.context import StepContext, inside
 
 
 @contextmanager
@@ -29,8 +29,5 @@ def as_step(
         attempt=attempt,
         owner_id=owner_id,
     )
-    token = running_step.set(context)
-    try:
+    with inside(context):
         yield context
-    finally:
-        running_step.reset(token)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pikku_storage.access.acting import acting_as
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.exceptions import PayloadError, WorkflowError, WorkflowInputError
 from pikku_storage.json import Json, to_text
@@ -82,6 +85,17 @@ class StepContext(AsyncTwins):
 
 
 running_step: ContextVar[StepContext] = ContextVar("pikku_running_step")
+
+
+@contextmanager
+def inside(step: StepContext) -> Iterator[None]:
+    """Inside the block this step is running, and the owner of its run acts."""
+    token = running_step.set(step)
+    try:
+        with acting_as(step.owner_id):
+            yield
+    finally:
+        running_step.reset(token)
 
 
 def current_step() -> StepContext:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pytest_django import Settings
 
+from pikku_storage.access.declarations import declarations
 from pikku_storage.workflows.registry import registry
 from tests.docs.worker import working
 from tests.secret_keys import PASSPHRASE
@@ -15,6 +16,8 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are unique in a process, and examples reuse the good ones; each page has a registry of its own."""
     monkeypatch.setattr(registry, "functions", {})
     monkeypatch.setattr(registry, "workflows", {})
+    for name in ("scopes", "roles", "problems"):
+        monkeypatch.setattr(declarations, name, getattr(declarations, name).copy())
 
 
 @pytest.fixture

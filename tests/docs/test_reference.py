@@ -5,6 +5,7 @@ import inspect
 import re
 import tomllib
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from django.core.management import BaseCommand, load_command_class
 from django.test import override_settings
 
 from pikku_storage import exceptions, testing
+from pikku_storage.access import records as access_records
+from pikku_storage.access.service import ScopeService
+from pikku_storage.access.sessions import SessionStore
 from pikku_storage.agents import tasks as agent_tasks
 from pikku_storage.agents.access import AgentAccess
 from pikku_storage.agents.runs import AgentRunService
@@ -186,7 +190,7 @@ TYPES = {
     "BigIntegerField": "integer",
     "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents"]
+APPS = ["pikku_workflows", "pikku_secrets", "pikku_access", "pikku_agents"]
 
 
 @pytest.mark.parametrize(
@@ -233,6 +237,25 @@ def test_every_operation_of_a_service_is_documented(cls: type) -> None:
 )
 def test_every_operation_of_secrets_and_credentials_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "secrets.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+@pytest.mark.parametrize("cls", [ScopeService, SessionStore], ids=lambda cls: cls.__name__)
+def test_every_operation_of_scopes_and_sessions_is_documented(cls: type) -> None:
+    assert documented_signatures(section_of(REFERENCE / "access.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_the_functions_and_records_of_access_are_documented() -> None:
+    page = REFERENCE / "access.md"
+    for text in documented_signatures(section_of(page, "Functions")):
+        module, _, signature = text.partition(".")
+        name = signature.partition("(")[0]
+        found = getattr(import_module(f"pikku_storage.access.{module}"), name)
+        assert signature == signature_text(name, found, skip=0)
+    listed = re.findall(r"^\| `(\w+)` \| (.+) \|$", section_of(page, "`ScopeService`"), re.MULTILINE)
+    for name, text in listed:
+        names = [field.name for field in fields(getattr(access_records, name))]
+        assert [code for code in codes_in(text) if code in names] == names
+    assert {name for name, _ in listed} == {name for name in vars(access_records) if name[0].isupper()} - {"Literal"}
 
 
 @pytest.mark.parametrize("cls", [AgentStorageService, AgentRunService, AgentAccess], ids=lambda cls: cls.__name__)

@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 from pytest_django import Settings
 
-from pikku_storage.exceptions import PikkuError
+from pikku_storage.exceptions import ForbiddenError, PikkuError
 from pikku_storage.workflows.http import errors
 from pikku_storage.workflows.models import WorkflowRun
 from tests.docs.markdown import DOCS, codes_in, table_rows
@@ -126,4 +126,5 @@ def test_a_fault_of_the_server_is_no_answer(ada: Caller, monkeypatch: pytest.Mon
 def test_every_error_is_documented() -> None:
     rows = table_rows(DOCS / "reference" / "http.md", "Errors")
     documented = {codes_in(row[0])[0]: row[1] for row in rows}
-    assert documented == {cls.__name__: str(cls.http_status) for cls in errors.HttpError.__subclasses__()}
+    of_requests: list[type[PikkuError]] = [*errors.HttpError.__subclasses__(), ForbiddenError]
+    assert documented == {cls.__name__: str(cls.http_status) for cls in of_requests}

@@ -20,7 +20,7 @@ from django.db import connections
 
 from pikku_storage.exceptions import FinalError, PayloadError, StepTimeoutError, WorkflowInputError
 from pikku_storage.json import Json, to_json
-from pikku_storage.workflows.context import StepContext, running_step
+from pikku_storage.workflows.context import StepContext, inside
 from pikku_storage.workflows.errors import describe_error
 
 _FINAL = (FinalError, PayloadError, WorkflowInputError)
@@ -47,21 +47,19 @@ def call(func: Callable[..., Any], data: dict[str, Json], context: StepContext, 
 
     Only the end of the whole process passes through (`ends_the_process`).
     """
-    token = running_step.set(context)
     try:
-        if inspect.iscoroutinefunction(func):
-            value = _awaited(lambda: func(**data), timeout_ms)
-        else:
-            value = _limited(lambda: func(**data), timeout_ms)
-            if inspect.isawaitable(value):
-                value = _awaited(lambda: value, timeout_ms)
+        with inside(context):
+            if inspect.iscoroutinefunction(func):
+                value = _awaited(lambda: func(**data), timeout_ms)
+            else:
+                value = _limited(lambda: func(**data), timeout_ms)
+                if inspect.isawaitable(value):
+                    value = _awaited(lambda: value, timeout_ms)
         return Outcome(result=to_json(value, root="$result"), branch=context.branch_taken)
     except BaseException as error:
         if ends_the_process(error):
             raise
         return Outcome(error=describe_error(error), is_final=isinstance(error, _FINAL), exception=error)
-    finally:
-        running_step.reset(token)
 
 
 def ends_the_process(error: BaseException) -> bool:

@@ -10,6 +10,7 @@ from functools import partial
 
 from django.db import Error as DatabaseError
 
+from pikku_storage.access.acting import acting_as
 from pikku_storage.exceptions import (
     EngineInterrupted,
     PassLostError,
@@ -211,7 +212,8 @@ def _carry_out(program: Program, replay: Replay) -> _Ended | _Waits:
     output: Json = None
     raised: BaseException | None = None
     try:
-        output = to_json(program(replay), root="$output")
+        with acting_as(replay.run.owner_id):
+            output = to_json(program(replay), root="$output")
     except BaseException as error:  # noqa: BLE001 - sorted out below
         raised = error
     if replay.left is None:

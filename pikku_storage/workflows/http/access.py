@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from pikku_storage.access.ownership import Owned, assert_run_owner
-from pikku_storage.exceptions import PayloadError, WorkflowRunForbiddenError
+from pikku_storage.exceptions import ForbiddenError, PayloadError, WorkflowRunForbiddenError
 from pikku_storage.json import to_text
 from pikku_storage.workflows.definitions import BaseWorkflow
-from pikku_storage.workflows.http.errors import ForbiddenError, NoSuchRunError, NotServedError
+from pikku_storage.workflows.http.errors import NoSuchRunError, NotServedError
 from pikku_storage.workflows.records import Run
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.service import WorkflowService

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import JsonResponse
 
-from pikku_storage.exceptions import PikkuError, WorkflowRunNotFoundError
+from pikku_storage.exceptions import ForbiddenError, PikkuError, WorkflowRunNotFoundError
 
 ANSWERED = (PikkuError, PermissionDenied, RequestDataTooBig)
 """What a view answers; anything else is a fault, and goes where the project's faults go."""
@@ -39,12 +39,6 @@ class CsrfError(HttpError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"CSRF check failed: {reason}")
-
-
-class ForbiddenError(HttpError):
-    """Whoever sends the request may not do this."""
-
-    http_status = 403
 
 
 class NotServedError(HttpError):
