@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from django.db import IntegrityError
 from django.db.models import Q
 
 from pikku_storage.agents.statuses import ApprovalStatus
@@ -33,12 +32,7 @@ class ThreadQuerySet(EngineQuerySet["AgentThread"]):
 
     def add(self, values: Mapping[str, Any]) -> bool:
         """Insert a thread; `False` if there is one of that id."""
-        try:
-            with self.engine.savepoint():
-                self.engine.apply(Insert(self.model, values))
-        except IntegrityError:
-            return False
-        return True
+        return self.insert(Insert(self.model, values))
 
     def write(self, thread_id: str, *writes: Operation, at: datetime) -> bool:
         """Write into a thread, which that changes; all of it or nothing. `False` if there is no such thread."""
