@@ -33,6 +33,7 @@ INSTALLED_APPS = [
     "pikku_storage.agents",
     "console",
     "example_project.orders",
+    "example_project.support",
 ]
 
 MIDDLEWARE = [
