@@ -15,6 +15,7 @@ from django.core.management import BaseCommand, load_command_class
 from django.test import override_settings
 
 from pikku_storage import exceptions, testing
+from pikku_storage.agents.models import AgentCheckpoint, AgentCheckpointWrite
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
 from pikku_storage.secrets import secret
@@ -184,7 +185,11 @@ APPS = ["pikku_workflows", "pikku_secrets"]
 
 @pytest.mark.parametrize(
     "model",
-    [model for app in APPS for model in apps.get_app_config(app).get_models()],
+    [
+        *(model for app in APPS for model in apps.get_app_config(app).get_models()),
+        AgentCheckpoint,
+        AgentCheckpointWrite,
+    ],
     ids=lambda model: model.__name__,
 )
 def test_every_column_is_documented_with_its_type(model: Any) -> None:
