@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import current_thread, main_thread
 from typing import Any
 
 from django.db import connections
@@ -195,13 +196,13 @@ class Checkpoints:
 
 @contextmanager
 def leaving_no_connection(using: str) -> Iterator[None]:
-    """In a thread that has no connection yet, close it afterwards: LangGraph's own threads end without a word."""
+    """In a side thread that has no connection yet, close it afterwards: LangGraph's own threads end without a word."""
     connection = connections[using]
-    had_one = connection.connection is not None
+    stays = connection.connection is not None or current_thread() is main_thread()
     try:
         yield
     finally:
-        if not had_one and not connection.in_atomic_block:
+        if not stays:
             connection.close()
 
 

@@ -153,7 +153,8 @@ def test_pydantic_ai_goes_on_where_it_was(ada: AgentAccess) -> None:
     for history in histories:
         said: list[Any] = []
         for prompt in ("Where is it?", "And now?"):
-            result = agent.run_sync(prompt, message_history=history.load())
+            # `run_sync` leaves an event loop behind.
+            result = async_to_sync(agent.run)(prompt, message_history=history.load())
             history.save(result.new_messages())
             said += result.new_messages()
         assert history.load() == ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(said))
