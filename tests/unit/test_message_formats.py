@@ -203,13 +203,18 @@ def test_what_is_no_message_is_refused(convert: Any, message: Any) -> None:
 
 
 def test_objects_of_the_providers_libraries() -> None:
-    class Block:
+    class Response:
         def model_dump(self, **options: Any) -> dict[str, Any]:
             assert options == {"mode": "json", "exclude_unset": True}
-            return {"type": "text", "text": "hello"}
+            return {"type": "message", "id": "msg_1", "role": "assistant", "content": [text], "usage": {}}
 
-    history = to_anthropic(from_anthropic([{"role": "assistant", "content": [Block()]}]))
-    assert history == [{"role": "assistant", "content": [{"type": "text", "text": "hello"}]}]
+    class Block:
+        def model_dump(self, **options: Any) -> dict[str, Any]:
+            return text
+
+    text = {"type": "text", "text": "hello"}
+    said = {"role": "assistant", "content": [text]}
+    assert to_anthropic(from_anthropic([Response(), {"role": "assistant", "content": [Block()]}])) == [said, said]
 
 
 def test_pydantic_ai_round_trip() -> None:

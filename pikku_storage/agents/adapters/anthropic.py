@@ -33,13 +33,14 @@ class AnthropicHistory(ThreadHistory):
     """A thread as the `messages` of Anthropic's API."""
 
     def append(self, messages: Iterable[Any], *, key: str | None = None) -> list[Message]:
-        """Add messages: mappings, whose content may be the blocks of the `anthropic` library. Answers with what was
-        stored, with the ids that approvals of its tool calls go by.
+        """Add messages: mappings, whose content may be the blocks of the `anthropic` library, or whole responses of it,
+        of which role and content are kept. Answers with what was stored, with the ids that approvals of its tool calls
+        go by.
 
         A batch with a `key` is written once, however often it is sent. Raises what `save_messages` raises, and
         `AgentInputError` for a result of a call that nobody asked for.
         """
-        given = [plain_message(message) for message in messages]
+        given = [_sendable(plain_message(message)) for message in messages]
         return self._write(from_anthropic(given, calls=self._calls(given, _answered), ids=self._ids(key)))
 
     def messages(self, *, last_n: int | None = None) -> list[dict[str, Any]]:
@@ -54,7 +55,7 @@ def from_anthropic(
     calls = Calls() if calls is None else calls
     found: list[Message] = []
     for each in messages:
-        native = plain_message(each)
+        native = _sendable(plain_message(each))
         own_id = new_id() if ids is None else next(ids)
         results = [block for block in _blocks(native) if block.get("type") == _RESULT]
         if results:
@@ -85,6 +86,12 @@ def to_anthropic(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def _sendable(native: dict[str, Any]) -> dict[str, Any]:
+    """A message as it can be sent: a response has an id, a model and the like beside."""
+    is_response = native.get("type") == "message"
+    return {name: native.get(name) for name in ("role", "content")} if is_response else native
 
 
 def _message(native: dict[str, Any], own_id: str) -> Message:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -24,7 +25,6 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     get_checkpoint_id,
     get_checkpoint_metadata,
-    writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -192,10 +192,8 @@ class PikkuSaver(AsyncTwins, BaseCheckpointSaver[int]):
     def _tuples(self, rows: Sequence[Row]) -> Iterator[CheckpointTuple]:
         written = self._checkpoints.writes([row["key"] for row in rows])
         for row in rows:
-            writes = sorted(
-                written.get(row["key"], ()),
-                key=lambda write: writes_sort_key(write["task_path"], write["task_id"], write["place"]),
-            )
+            # The order in which a graph applies them while it runs.
+            writes = sorted(written.get(row["key"], ()), key=itemgetter("task_path", "task_id", "place"))
             thread_id, namespace, parent_id = row["thread_id"], row["namespace"], row["parent_id"]
             yield CheckpointTuple(
                 config=_config(thread_id, namespace, row["checkpoint_id"]),
