@@ -13,7 +13,7 @@ A message is taken apart, put together again, and compared: only if it differs i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,9 +54,11 @@ class ThreadHistory(AsyncTwins):
             yield new_id() if key is None else derived_id("history", self.thread_id, key, str(place))
             place += 1
 
-    def _calls(self, messages: Iterable[Mapping[str, Any]], results_of: Any) -> Calls:
-        """The calls that the messages answer and the thread holds."""
-        wanted = set(results_of(messages))
+    def _calls(
+        self, messages: list[dict[str, Any]], answered: Callable[[Iterable[dict[str, Any]]], Iterable[str]]
+    ) -> Calls:
+        """The calls from before that the messages answer, by what `answered` says of them."""
+        wanted = set(answered(messages))
         calls = Calls()
         for last_n in (RECENT, None) if wanted else ():
             calls = Calls(self._read(last_n))
