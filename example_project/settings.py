@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "pikku_storage.access",
     "console",
     "example_project.orders",
+    "example_project.support",
 ]
 
 MIDDLEWARE = [
