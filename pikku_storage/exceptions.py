@@ -34,6 +34,10 @@ class PayloadError(PikkuError, ValueError):
         return type(self), (self.path, self.reason)
 
 
+class InvalidSchemaError(PikkuError, ValueError):
+    """What was given as a schema is none, or cannot be used here. A fault of the code that names it."""
+
+
 class MissingScopeError(PikkuError):
     """Something needs a scope that is not held."""
 

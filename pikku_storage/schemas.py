@@ -1,8 +1,7 @@
-"""What an answer must look like: a Django form, a dataclass, a pydantic model or a JSON Schema.
+"""What an answer or a memory must look like: a Django form, a dataclass, a pydantic model or a JSON Schema.
 
-A workflow's body names the schema, and a step records only how it is called (`Schema.name`), so that whoever draws or
-checks an answer elsewhere finds the same one, if its module is loaded there. What is validated is JSON, and so is what
-comes out: the workflow sees the same on its first pass and on a replay.
+Code names the schema. What is stored records only how it is called (`Schema.name`), so that whoever draws or checks an
+answer elsewhere finds the same one, if its module is loaded there. What is validated is JSON, and so is what comes out.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from django.db import Error as DatabaseError
 from django.db.models import Model, QuerySet
 from django.forms import BaseForm
 
-from pikku_storage.exceptions import PayloadError, WorkflowInputError
+from pikku_storage.exceptions import InvalidSchemaError, PayloadError
 from pikku_storage.json import Json, to_json, to_json_object
 
 logger = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ _FROM_TEXT: dict[Any, Any] = {
 
 T = TypeVar("T")
 SchemaSource: TypeAlias = "type[Any] | Mapping[str, Any]"
-"""What `flow.approval(schema=…)` takes."""
+"""What a `schema=…` takes."""
 Problem: TypeAlias = dict[str, Json]
 """`{message, path}`: what is wrong, and the keys and indexes that lead to it."""
 
@@ -65,7 +64,7 @@ class Schema(ABC, Generic[T]):
         self.source = source
 
     def validate(self, answer: Json) -> Json:
-        """What the workflow is given for this answer, as JSON; raises `AnswerInvalidError`."""
+        """What comes of this answer, as JSON; raises `AnswerInvalidError`."""
         try:
             return to_json(_plain(self._validated(answer)), root="$answer")
         except (AnswerInvalidError, DatabaseError):
@@ -90,7 +89,7 @@ class Schema(ABC, Generic[T]):
 
 
 class FormSchema(Schema[type[BaseForm]]):
-    """A Django form: the answer is its data, and its cleaned data is what the workflow is given."""
+    """A Django form: the answer is its data, and its cleaned data is what comes of it."""
 
     kind = "form"
 
@@ -149,14 +148,14 @@ class JsonSchema(Schema[Mapping[str, Any]]):
             from jsonschema.exceptions import SchemaError
             from jsonschema.validators import validator_for
         except ImportError:
-            raise WorkflowInputError(
+            raise InvalidSchemaError(
                 'A JSON Schema needs the package jsonschema: install "django-pikku-storage[jsonschema]"'
             ) from None
         validator = validator_for(plain)
         try:
             validator.check_schema(plain)
         except SchemaError as error:
-            raise WorkflowInputError(f"The schema is no JSON Schema: {error.message}") from None
+            raise InvalidSchemaError(f"The schema is no JSON Schema: {error.message}") from None
         self._validator = validator(plain)
 
     @property
@@ -172,7 +171,7 @@ class JsonSchema(Schema[Mapping[str, Any]]):
 
 
 def schema_of(source: SchemaSource) -> Schema[Any]:
-    """The schema that is meant; raises `WorkflowInputError` if it is none."""
+    """The schema that is meant; raises `InvalidSchemaError` if it is none."""
     if isinstance(source, Mapping):
         return JsonSchema(source)
     if isinstance(source, type):
@@ -184,7 +183,7 @@ def schema_of(source: SchemaSource) -> Schema[Any]:
         pydantic = sys.modules.get("pydantic")
         if pydantic is not None and issubclass(source, pydantic.BaseModel):
             return PydanticSchema(source)
-    raise WorkflowInputError(
+    raise InvalidSchemaError(
         f"A schema is a Django form, a dataclass, a pydantic model or a JSON Schema (a dict), not {source!r}"
     )
 
@@ -201,7 +200,7 @@ def loaded_schema(name: Json) -> Schema[Any] | None:
             return JsonSchema(name["schema"])
         module, _, path = str(name["path"]).partition(":")
         return schema_of(reduce(getattr, path.split("."), sys.modules[module]))  # type: ignore[arg-type]
-    except (KeyError, AttributeError, WorkflowInputError):
+    except (KeyError, AttributeError, InvalidSchemaError):
         return None
 
 
