@@ -84,6 +84,11 @@ class Schema(ABC, Generic[T]):
         kind: Any = self.source
         return {"kind": self.kind, "path": f"{kind.__module__}:{kind.__qualname__}"}
 
+    @property
+    @abstractmethod
+    def fields(self) -> dict[str, str]:
+        """The fields, and what each takes, in a few words for people and models."""
+
     @abstractmethod
     def _validated(self, answer: Json) -> Any: ...
 
@@ -92,6 +97,14 @@ class FormSchema(Schema[type[BaseForm]]):
     """A Django form: the answer is its data, and its cleaned data is what comes of it."""
 
     kind = "form"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `Schema.fields`."""
+        return {
+            name: _described(type(field).__name__.removesuffix("Field").lower(), str(field.help_text))
+            for name, field in self.source.base_fields.items()  # type: ignore[attr-defined]
+        }
 
     def _validated(self, answer: Json) -> Any:
         form = self.source(data=_object(answer))
@@ -111,6 +124,11 @@ class DataclassSchema(Schema[type[Any]]):
 
     kind = "dataclass"
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `Schema.fields`."""
+        return {field.name: _type_text(field.type) for field in dataclasses.fields(self.source)}
+
     def _validated(self, answer: Json) -> Any:
         try:
             made = from_dict(self.source, _object(answer), Config(strict=True, cast=[Enum], type_hooks=_FROM_TEXT))
@@ -126,6 +144,11 @@ class PydanticSchema(Schema[type[Any]]):
     """A pydantic model."""
 
     kind = "pydantic"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `Schema.fields`."""
+        return _properties_of(self.source.model_json_schema())
 
     def _validated(self, answer: Json) -> Any:
         from pydantic import ValidationError
@@ -162,6 +185,11 @@ class JsonSchema(Schema[Mapping[str, Any]]):
     def name(self) -> dict[str, Json]:
         """A JSON Schema is recorded whole."""
         return {"kind": self.kind, "schema": dict(self.source)}
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `Schema.fields`."""
+        return _properties_of(self.source)
 
     def _validated(self, answer: Json) -> Any:
         problems = [_problem(error.message, *error.absolute_path) for error in self._validator.iter_errors(answer)]
@@ -202,6 +230,30 @@ def loaded_schema(name: Json) -> Schema[Any] | None:
         return schema_of(reduce(getattr, path.split("."), sys.modules[module]))  # type: ignore[arg-type]
     except (KeyError, AttributeError, InvalidSchemaError):
         return None
+
+
+def _properties_of(schema: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a JSON Schema's own properties."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    found = {}
+    for name, given in properties.items():
+        about = given if isinstance(given, Mapping) else {}
+        kinds = about.get("type") or [each.get("type") for each in about.get("anyOf", ()) if isinstance(each, Mapping)]
+        kind = kinds if isinstance(kinds, str) else " or ".join(str(each) for each in kinds if each)
+        found[str(name)] = _described(kind or "any JSON", str(about.get("description") or ""))
+    return found
+
+
+def _described(kind: str, description: str) -> str:
+    return f"{kind}: {description}" if description else kind
+
+
+def _type_text(annotation: Any) -> str:
+    # `list[str]` is an instance of a class of its own, and has the name of `list`.
+    is_plain = isinstance(annotation, type) and not hasattr(annotation, "__args__")
+    return annotation.__name__ if is_plain else str(annotation)
 
 
 def _problem(message: str, *path: Json) -> Problem:

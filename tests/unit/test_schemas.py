@@ -207,3 +207,21 @@ def test_a_schema_defined_in_a_function_is_not_at_hand_elsewhere() -> None:
         pass
 
     assert loaded_schema(schema_of(Local).name) is None
+
+
+def test_the_fields_of_a_schema_are_told_in_a_few_words() -> None:
+    given = {
+        "city": {"type": "string", "description": "where they live"},
+        "age": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "any": True,
+    }
+    assert schema_of({"properties": given}).fields == {
+        "city": "string: where they live",
+        "age": "integer or null",
+        "any": "any JSON",
+    }
+    assert schema_of({"type": "object"}).fields == {}
+    for source in (Form, Parcel, Model):
+        fields = schema_of(source).fields
+        assert fields
+        assert all(fields.values())
