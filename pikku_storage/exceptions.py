@@ -117,6 +117,17 @@ class AgentRunNotFoundError(AgentError):
         self.run_id = run_id
 
 
+class WorkingMemoryBusyError(AgentError):
+    """So many others change a working memory at the moment that a change of it found no place. Nothing was written; it
+    may be tried again."""
+
+    http_status = 409
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(f"The working memory of {memory_id} is changed by too many at once; try again")
+        self.memory_id = memory_id
+
+
 class DecryptionError(PikkuError):
     """What was to be opened does not open: another key, another place, or something was changed."""
 

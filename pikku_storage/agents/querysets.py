@@ -164,6 +164,16 @@ class MemoryQuerySet(EngineQuerySet["AgentWorkingMemory"]):
         key = {"key": self.model.key_of(memory_id, scope)}
         self.upsert(row, {"data": data, "version": version, "updated_at": at}, new=key)
 
+    def add(self, memory_id: str, scope: str, data: Json, *, version: str, at: datetime) -> bool:
+        """Store a memory where there is none; `False` if there is one."""
+        row = {"key": self.model.key_of(memory_id, scope), "memory_id": memory_id, "scope": scope}
+        try:
+            with self.engine.savepoint():
+                self.engine.apply(Insert(self.model, {**row, "data": data, "version": version, "updated_at": at}))
+        except IntegrityError:
+            return False
+        return True
+
     def swap(self, memory_id: str, scope: str, data: Json, *, seen: str | None, version: str, at: datetime) -> bool:
         """Store a memory in place of the one that was seen; `False` if it is another one by now."""
         where = {"memory_id": memory_id, "scope": scope, "version": seen}

@@ -141,12 +141,16 @@ class AgentStorageService(AsyncTwins):
         self._memories.put(memory_id, _scope(scope), plain, version=new_id(), at=self._engine.now())
 
     def swap_working_memory(
-        self, memory_id: str, scope: Literal["resource", "thread"], data: Json, *, seen: WorkingMemory
+        self, memory_id: str, scope: Literal["resource", "thread"], data: Json, *, seen: WorkingMemory | None
     ) -> bool:
-        """Remember a JSON object in place of what was seen; `False` if something else is remembered by now."""
+        """Remember a JSON object in place of what was seen, `None` for nothing; `False` if something else is remembered
+        by now."""
         plain = to_json_object(data, root="$data")
-        at = self._engine.now()
-        return bool(self._memories.swap(memory_id, _scope(scope), plain, seen=seen.version, version=new_id(), at=at))
+        write: dict[str, Any] = {"version": new_id(), "at": self._engine.now()}
+        if seen is None:
+            memory_id = to_text(memory_id, root="$memory_id")
+            return bool(self._memories.add(memory_id, _scope(scope), plain, **write))
+        return bool(self._memories.swap(memory_id, _scope(scope), plain, seen=seen.version, **write))
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
