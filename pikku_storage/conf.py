@@ -47,6 +47,15 @@ class PikkuSettings:
         return {str(name): alias for name, alias in given.items()}
 
     @property
+    def AGENT_MODELS(self) -> dict[str, str]:
+        """By the name of a provider, the dotted path of what asks its models for judges: a callable that takes a
+        `pikku_storage.agents.scoring.JudgeRequest`. Default `{}`: judges cannot grade."""
+        given = self._get("AGENT_MODELS", {})
+        if not isinstance(given, Mapping) or not all(isinstance(path, str) for path in given.values()):
+            raise TypeError("it is no dictionary of dotted paths by the names of providers")
+        return {str(name): path for name, path in given.items()}
+
+    @property
     def AUDIT_SINK(self) -> str | None:
         """Dotted path of what is called with each `pikku_storage.auditing.AuditEvent`; `None` keeps none. By default
         they go to the logger `pikku_storage.audit`."""

@@ -128,6 +128,25 @@ class WorkingMemoryBusyError(AgentError):
         self.memory_id = memory_id
 
 
+class ScoringError(AgentError):
+    """A scorer is declared wrongly, cannot grade as it was asked to, or answered with what is no grade. Nothing was
+    stored."""
+
+    http_status = 422
+
+
+class ScorerNotFoundError(ScoringError):
+    """No scorer of that name is declared in this process."""
+
+    http_status = 404
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Scorer not found: {name}. Is its module a scorers.py of an app in INSTALLED_APPS, or imported by one?"
+        )
+        self.name = name
+
+
 class DecryptionError(PikkuError):
     """What was to be opened does not open: another key, another place, or something was changed."""
 
