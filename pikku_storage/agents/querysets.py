@@ -142,9 +142,10 @@ class ScoreQuerySet(EngineQuerySet["AgentRunScore"]):
     """Scores. Rows are only ever added, and deleted with their run."""
 
     def add(self, runs: type[AgentRun], values: Mapping[str, Any]) -> bool:
-        """Insert a score of a run; `False` if there is no such run."""
+        """Insert a score of a run; `False` if there is no such run. Raises `IntegrityError` if its id is taken."""
         run = Guard(runs, {"run_id": values["run_id"]})
-        return bool(self.engine.apply(run, Insert(self.model, values))[0])
+        with self.engine.savepoint():
+            return bool(self.engine.apply(run, Insert(self.model, values))[0])
 
     def remove_of_runs(self, run_ids: Sequence[str]) -> int:
         """Delete the scores of these runs."""

@@ -49,11 +49,21 @@ def thread(using: str, thread_id: str) -> Thread | None:
     return None if row is None else Thread(**row)
 
 
-def messages(using: str, thread_id: str, *, last: int | None = None, cursor: str | None = None) -> list[Message]:
+def messages(
+    using: str,
+    thread_id: str,
+    *,
+    last: int | None = None,
+    cursor: str | None = None,
+    until: datetime | None = None,
+) -> list[Message]:
     """The messages of a thread, the oldest first: all of them, or the last ones, or the last ones before the message
-    `cursor`. Each message with tool calls that have results is followed by one that holds these. Two reads, and one
-    more for a cursor; what it costs does not depend on how many messages there are."""
+    `cursor`; with `until` only what was said before that time. Each message with tool calls that have results is
+    followed by one that holds these. Two reads, and one more for a cursor; what it costs does not depend on how many
+    messages there are."""
     rows = AgentMessage.everyones.using(using).filter(thread_id=thread_id)
+    if until is not None:
+        rows = rows.filter(created_at__lt=until)
     calls = AgentToolCall.everyones.using(using).filter(thread_id=thread_id)
     if last is None and cursor is None:
         found = list(rows.order_by(*_PLACE).values(*Message.COLUMNS))
@@ -153,6 +163,19 @@ def scores(using: str, run_id: str) -> list[Score]:
     """The grades of a run, the oldest first."""
     rows = AgentRunScore.everyones.using(using).filter(run_id=run_id).order_by("created_at", "id")
     return [Score(**row) for row in rows.values(*Score.COLUMNS)]
+
+
+def score(using: str, score_id: str) -> Score | None:
+    """One grade, or `None`."""
+    row = AgentRunScore.everyones.using(using).filter(pk=score_id).values(*Score.COLUMNS).first()
+    return None if row is None else Score(**row)
+
+
+def next_run_at(using: str, run: Run) -> datetime | None:
+    """When the next run of the same thread began; `None` if it was the last."""
+    later = Q(created_at__gt=run.created_at) | Q(created_at=run.created_at, run_id__gt=run.run_id)
+    rows = AgentRun.everyones.using(using).filter(later, thread_id=run.thread_id).order_by("created_at", "run_id")
+    return rows.values_list("created_at", flat=True).first()
 
 
 def totals(using: str, thread_ids: Iterable[str]) -> dict[str, ThreadTotals]:

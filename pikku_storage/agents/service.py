@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
-from django.db import router
+from django.db import IntegrityError, router
 
 from pikku_storage.access.actors import Actor, actor_of
 from pikku_storage.agents import inputs, personal, reads, removal, saving
@@ -28,7 +28,13 @@ from pikku_storage.auditing import AuditEvent, record
 from pikku_storage.db import engine
 from pikku_storage.db.fields import cut
 from pikku_storage.durations import Duration, to_milliseconds
-from pikku_storage.exceptions import AgentInputError, AgentRunNotFoundError, ThreadExistsError, ThreadNotFoundError
+from pikku_storage.exceptions import (
+    AgentInputError,
+    AgentRunNotFoundError,
+    MessageConflictError,
+    ThreadExistsError,
+    ThreadNotFoundError,
+)
 from pikku_storage.ids import new_id
 from pikku_storage.json import Json, to_json, to_json_object, to_text
 
@@ -243,14 +249,23 @@ class AgentStorageService(AsyncTwins):
     # -- scores --------------------------------------------------------------------------------------------------------
 
     def save_score(
-        self, run_id: str, scorer_name: str, score: float, *, reason: str | None = None, metadata: Json = None
+        self,
+        run_id: str,
+        scorer_name: str,
+        score: float,
+        *,
+        reason: str | None = None,
+        metadata: Json = None,
+        score_id: str | None = None,
     ) -> Score:
-        """Add a grade of a run; earlier ones stay. An empty `metadata` is none. Raises `AgentRunNotFoundError`,
-        `AgentInputError` and `PayloadError`."""
+        """Add a grade of a run; earlier ones stay. An empty `metadata` is none. With a `score_id` of the caller's it is
+        added once: a grade of that run by that scorer that has the id already is answered with, as it is. Raises
+        `AgentRunNotFoundError`, `MessageConflictError` if the id is another grade's, `AgentInputError` and
+        `PayloadError`."""
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise AgentInputError(f"A score is a number, not {score!r}")
         graded = Score(
-            id=new_id(),
+            id=new_id() if score_id is None else to_text(score_id, root="$score_id"),
             run_id=run_id,
             scorer_name=to_text(scorer_name, root="$scorer_name"),
             score=float(to_json(score, root="$score")),
@@ -258,8 +273,16 @@ class AgentStorageService(AsyncTwins):
             metadata=to_json(metadata, root="$metadata") or None,
             created_at=self._engine.now(),
         )
-        if not self._scores.add(AgentRun, {name: getattr(graded, name) for name in Score.COLUMNS}):
-            raise AgentRunNotFoundError(run_id)
+        try:
+            if not self._scores.add(AgentRun, {name: getattr(graded, name) for name in Score.COLUMNS}):
+                raise AgentRunNotFoundError(run_id)
+        except IntegrityError:
+            known = reads.score(self.using, graded.id)
+            if known is None:
+                raise
+            if (known.run_id, known.scorer_name) != (run_id, graded.scorer_name):
+                raise MessageConflictError("score", graded.id) from None
+            return known
         return graded
 
     def get_scores(self, run_id: str) -> list[Score]:
