@@ -38,7 +38,7 @@ def threads(
         rows = rows.filter(resource_id=resource_id)
     if agent_name is not None:
         of_agent = AgentRun.everyones.using(using).filter(agent_name=agent_name).order_by()
-        rows = rows.filter(pk__in=engine(using).subquery(of_agent.values_list("thread_id", flat=True).distinct()))
+        rows = rows.filter(engine(using).referred_to(of_agent, "thread"))
     if before is not None:
         updated_at, thread_id = before
         earlier = Q(updated_at__lt=updated_at) | Q(updated_at=updated_at, id__lt=thread_id)

@@ -223,6 +223,8 @@ PLANNED: dict[str, tuple[Callable[[], object], int, bool]] = {
     ),
     "the run of a tool call": (lambda: AgentStorageService().find_run_by_tool_call_id("c00030"), 2, False),
     "all threads": (lambda: AgentRunService().list_threads(limit=PAGE), PAGE, False),
+    # Every third one has no runs.
+    "threads of an agent": (lambda: AgentRunService().list_threads(agent_name="helper", limit=PAGE), 4 * PAGE, False),
     "all threads, deep": (lambda: AgentRunService().list_threads(limit=PAGE, before=(DEEP, "t00900")), PAGE + 1, False),
     # Own threads and those in partitions are two ranges of one index; what is put in order is one owner's.
     "threads of an owner": (lambda: AgentRunService().list_threads(owners=["user3"], limit=PAGE), OWN, True),
