@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pytest_django import Settings
 
+from pikku_storage.agents.scoring import scorers
 from pikku_storage.workflows.registry import registry
 from tests.docs.worker import working
 from tests.secret_keys import PASSPHRASE
@@ -15,6 +16,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are unique in a process, and examples reuse the good ones; each page has a registry of its own."""
     monkeypatch.setattr(registry, "functions", {})
     monkeypatch.setattr(registry, "workflows", {})
+    monkeypatch.setattr(scorers, "by_name", {})
 
 
 @pytest.fixture
