@@ -12,7 +12,7 @@ from kombu.exceptions import OperationalError
 from pytest_django import Settings
 
 from pikku_storage.agents.records import Score
-from pikku_storage.agents.scoring import Turn, judge, scorer, scorers
+from pikku_storage.agents.scoring import JudgeReply, Turn, judge, scorer, scorers
 from pikku_storage.agents.scoring.service import ScoringService
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.agents.tasks import score_run
@@ -49,7 +49,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
     def matches(turn: Turn, key: str) -> float:
         return float(turn.output == key)
 
-    judge("helpful", model="openai/x", criteria="?", ask=lambda request: {"score": 2}, queue="judges", snapshot="whole")
+    reply = JudgeReply(answer={"score": 2, "reason": "good"}, cost=0.01)
+    judge("helpful", model="openai/x", criteria="?", ask=lambda request: reply, queue="judges", snapshot="whole")
     return messages
 
 
@@ -94,7 +95,8 @@ def test_a_stored_grade_has_score_reason_model_and_snapshot(run_id: str, storage
     service.grade_run(run_id, "matches", key="Something else")
     polite, helpful, matches = storage.get_scores(run_id)
     assert (polite.score, polite.reason, polite.metadata) == (1.0, "1 tools", None)
-    assert (helpful.score, helpful.metadata["model"], matches.score) == (1.0, "openai/x", 0.0)
+    assert (helpful.score, helpful.reason, matches.score) == (1.0, "good", 0.0)
+    assert (helpful.metadata["model"], helpful.metadata["cost"]) == ("openai/x", 0.01)
     assert [message["role"] for message in helpful.metadata["snapshot"]["messages"]] == ["user", *["assistant"] * 2]
     with pytest.raises(ScoringError):
         service.grade_run(run_id, "matches")
@@ -111,8 +113,15 @@ def test_a_run_is_graded_by_what_was_said_before_the_next_one(storage: AgentStor
         runs.append(storage.create_run(agent_name="helper", thread_id=thread_id, resource_id="ada"))
         said = [{"role": "user", "content": f"q{number}"}, {"role": "assistant", "content": f"a{number}"}]
         storage.save_messages(thread_id, said)
+    storage.save_messages(thread_id, [{"role": "user", "content": "q2"}])
+    runs.append(storage.create_run(agent_name="helper", thread_id=thread_id, resource_id="ada", status="failed"))
     turns = [ScoringService().get_turn(run) for run in runs]
-    assert [(turn.input, turn.output, len(turn.messages)) for turn in turns] == [("q0", "a0", 2), ("q1", "a1", 4)]
+    assert [(turn.input, turn.output, len(turn.messages)) for turn in turns] == [
+        ("q0", "a0", 2),
+        # Said after the answer, so it is none of this turn.
+        ("q1", "a1", 4),
+        ("q2", "", 5),
+    ]
 
 
 @pytest.mark.contract("SR-04")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from pikku_storage.agents.records import AgentRun, Message
-from pikku_storage.agents.statuses import TOOL
+from pikku_storage.agents.statuses import TOOL, AgentRunStatus
 from pikku_storage.json import Json
 
 _ERROR = "error"
+_WITHOUT_ANSWER = (AgentRunStatus.FAILED, AgentRunStatus.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +54,11 @@ class Turn:
 
     @classmethod
     def of(cls, messages: Sequence[Message], run: AgentRun | None = None) -> Self:
-        """The last turn of a conversation that the agent answered: what a user said after it belongs to another one."""
+        """The last turn of a conversation that the agent answered: what a user said after it belongs to another one. A
+        run that failed has no answer but its own."""
         ends = [place for place, message in enumerate(messages) if message.role == "assistant"]
+        if run is not None and run.status in _WITHOUT_ANSWER:
+            ends = [place for place in ends if _is_since(messages[place], run)]
         end = ends[-1] + 1 if ends else len(messages)
         # Results of the calls of the last message follow it.
         while end < len(messages) and messages[end].role == TOOL:
@@ -74,6 +78,10 @@ class Turn:
             messages=tuple(messages[:end]),
             run=run,
         )
+
+
+def _is_since(message: Message, run: AgentRun) -> bool:
+    return message.created_at is not None and message.created_at >= run.created_at
 
 
 def text_of(content: Json) -> str:
