@@ -12,8 +12,11 @@ from django.test.utils import CaptureQueriesContext
 
 from pikku_storage.access.actors import Actor
 from pikku_storage.agents.access import AgentAccess
+from pikku_storage.agents.memory.service import AgentMemory
 from pikku_storage.agents.models import AgentMessage, AgentRun, AgentThread, AgentToolCall
 from pikku_storage.agents.runs import AgentRunService
+from pikku_storage.agents.scoring import Turn, scorer
+from pikku_storage.agents.scoring.service import ScoringService
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.db import engine
 from tests.conformance.support import DATABASE, about_sql, connection, data_statements
@@ -69,6 +72,11 @@ def counted(operation: Callable[[Story], object], size: int) -> tuple[int, list[
 
 def one(text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
+
+
+@scorer(name="cost.length")
+def length(turn: Turn) -> float:
+    return len(turn.output) / 100
 
 
 CALLING = [{"role": "assistant", "content": "", "toolCalls": [{"id": "new", "name": "pay"}]}]
@@ -141,10 +149,32 @@ ACCESS: dict[str, tuple[Callable[[Story], object], int, int]] = {
     "find_run_by_tool_call_id": (lambda s: s.access.find_run_by_tool_call_id("c0"), 1, 1),
     "resolve_approval": (lambda s: s.access.resolve_approval("c0", "approved"), 2, 2),
 }
+# Memory: two reads and one of the messages; read and swap. Grades: the run and what it asks, when the next one began,
+# the messages, and the grade; live, first whether there is one, which is all that a second message costs.
+MEMORY: dict[str, tuple[Callable[[Story], object], int, int]] = {
+    "get": (lambda s: AgentMemory("helper").get("ada"), 1, 1),
+    "prompt": (lambda s: AgentMemory("helper").prompt("ada"), 1, 1),
+    "context": (lambda s: AgentMemory("helper").context(s.thread, "ada", budget=1000), 3, 3),
+    "update": (lambda s: AgentMemory("helper").update("ada", {"city": "Rome"}), 2, 2),
+    "save": (lambda s: AgentMemory("helper").save(s.thread, "ada", one("hello")), 2, 3),
+}
+SCORING: dict[str, tuple[Callable[[Story], object], int, int]] = {
+    "get_turn": (lambda s: ScoringService().get_turn(s.run), 5, 5),
+    "grade_run": (lambda s: ScoringService().grade_run(s.run, length), 6, 6),
+    "send": (lambda s: ScoringService().send(s.run, {}), 0, 0),
+    "grade_live": (lambda s: ScoringService().grade_live(s.run, length.name), 7, 7),
+    "grade_live again": (
+        lambda s: [ScoringService().grade_live(s.run, length.name) for _ in range(2)],
+        7 + 1,
+        7 + 1,
+    ),
+}
 SERVICES: list[tuple[type, dict[str, tuple[Callable[[Story], object], int, int]]]] = [
     (AgentStorageService, STORAGE),
     (AgentRunService, READS),
     (AgentAccess, ACCESS),
+    (AgentMemory, MEMORY),
+    (ScoringService, SCORING),
 ]
 UPKEEP = {"export_user", "erase_user", "prune_threads"}
 """They read or delete any number of threads, one by one."""
