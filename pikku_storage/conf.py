@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import current_app
 from django.conf import settings as django_settings
+from django.db import connections
 
 from pikku_storage.durations import Duration, to_milliseconds
 
@@ -32,6 +33,27 @@ class PikkuSettings:
 
     def _milliseconds(self, key: str, default: Duration) -> int:
         return to_milliseconds(self._get(key, default))
+
+    @property
+    def AGENT_DATABASES(self) -> dict[str, str | None]:
+        """By the name of an agent, the alias of the database that holds its threads and memory; `None` if it keeps
+        nothing. Default `{}`: all agents are kept where the routers say."""
+        given = self._get("AGENT_DATABASES", {})
+        if not isinstance(given, Mapping):
+            raise TypeError("it is no dictionary of aliases by the names of agents")
+        unknown = sorted({str(alias) for alias in given.values() if alias is not None} - {*connections})
+        if unknown:
+            raise ValueError(f"DATABASES has no {', '.join(unknown)}")
+        return {str(name): alias for name, alias in given.items()}
+
+    @property
+    def AGENT_MODELS(self) -> dict[str, str]:
+        """By the name of a provider, the dotted path of what asks its models for judges: a callable that takes a
+        `pikku_storage.agents.scoring.JudgeRequest`. Default `{}`: judges cannot grade."""
+        given = self._get("AGENT_MODELS", {})
+        if not isinstance(given, Mapping) or not all(isinstance(path, str) for path in given.values()):
+            raise TypeError("it is no dictionary of dotted paths by the names of providers")
+        return {str(name): path for name, path in given.items()}
 
     @property
     def AUDIT_SINK(self) -> str | None:

@@ -34,6 +34,10 @@ class PayloadError(PikkuError, ValueError):
         return type(self), (self.path, self.reason)
 
 
+class InvalidSchemaError(PikkuError, ValueError):
+    """What was given as a schema is none, or cannot be used here. A fault of the code that names it."""
+
+
 class MissingScopeError(PikkuError):
     """Something needs a scope that is not held."""
 
@@ -173,6 +177,36 @@ class SystemRoleImmutableError(AccessError):
         super().__init__(f"Cannot {operation} the role '{role}': it is declared in code, so change it there")
         self.role = role
         self.operation = operation
+
+
+class WorkingMemoryBusyError(AgentError):
+    """So many others change a working memory at the moment that a change of it found no place. Nothing was written; it
+    may be tried again."""
+
+    http_status = 409
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(f"The working memory of {memory_id} is changed by too many at once; try again")
+        self.memory_id = memory_id
+
+
+class ScoringError(AgentError):
+    """A scorer is declared wrongly, cannot grade as it was asked to, or answered with what is no grade. Nothing was
+    stored."""
+
+    http_status = 422
+
+
+class ScorerNotFoundError(ScoringError):
+    """No scorer of that name is declared in this process."""
+
+    http_status = 404
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Scorer not found: {name}. Is its module a scorers.py of an app in INSTALLED_APPS, or imported by one?"
+        )
+        self.name = name
 
 
 class DecryptionError(PikkuError):

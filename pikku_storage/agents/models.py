@@ -128,6 +128,7 @@ class AgentRun(models.Model):
             # Ours: which threads an agent ran in, and which agents there are.
             models.Index(fields=("agent_name", "thread"), name="idx_agent_run_agent"),
             models.Index(fields=("resource_id", "created_at", "run_id"), name="idx_agent_run_resource"),
+            models.Index(fields=("created_at", "run_id"), name="idx_agent_run_created"),
         )
 
     def __str__(self) -> str:

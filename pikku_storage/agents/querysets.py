@@ -140,9 +140,10 @@ class ScoreQuerySet(EngineQuerySet["AgentRunScore"]):
     """Scores. Rows are only ever added, and deleted with their run."""
 
     def add(self, runs: type[AgentRun], values: Mapping[str, Any]) -> bool:
-        """Insert a score of a run; `False` if there is no such run."""
+        """Insert a score of a run; `False` if there is no such run. Raises `IntegrityError` if its id is taken."""
         run = Guard(runs, {"run_id": values["run_id"]})
-        return bool(self.engine.apply(run, Insert(self.model, values))[0])
+        with self.engine.savepoint():
+            return bool(self.engine.apply(run, Insert(self.model, values))[0])
 
     def remove_of_runs(self, run_ids: Sequence[str]) -> int:
         """Delete the scores of these runs."""
@@ -161,6 +162,11 @@ class MemoryQuerySet(EngineQuerySet["AgentWorkingMemory"]):
         row = {"memory_id": memory_id, "scope": scope}
         key = {"key": self.model.key_of(memory_id, scope)}
         self.upsert(row, {"data": data, "version": version, "updated_at": at}, new=key)
+
+    def add(self, memory_id: str, scope: str, data: Json, *, version: str, at: datetime) -> bool:
+        """Store a memory where there is none; `False` if there is one."""
+        row = {"key": self.model.key_of(memory_id, scope), "memory_id": memory_id, "scope": scope}
+        return self.insert(Insert(self.model, {**row, "data": data, "version": version, "updated_at": at}))
 
     def swap(self, memory_id: str, scope: str, data: Json, *, seen: str | None, version: str, at: datetime) -> bool:
         """Store a memory in place of the one that was seen; `False` if it is another one by now."""

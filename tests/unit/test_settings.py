@@ -31,6 +31,8 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
     settings.PIKKU_STORAGE = {}
 
     assert {key: getattr(pikku_settings, key) for key in KEYS} == {
+        "AGENT_DATABASES": {},
+        "AGENT_MODELS": {},
         "AUDIT_SINK": "pikku_storage.auditing.log_event",
         "DATABASE": "default",
         "DISPATCHER": "pikku_storage.workflows.dispatch.CeleryDispatcher",
