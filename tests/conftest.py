@@ -55,6 +55,8 @@ def _flushing(sql_flush: Callable[..., list[str]]) -> Callable[..., list[str]]:
 
     def flushing(self: BaseDatabaseOperations, style: Style, tables: list[str], **options: bool) -> list[str]:
         emptied = sorted(set(tables) - KEPT_BY_FLUSH)
+        if not emptied:
+            return []
         questions = [f"EXISTS (SELECT 1 FROM {self.quote_name(table)})" for table in emptied]  # noqa: S608
         with self.connection.cursor() as cursor:
             cursor.execute(f"SELECT {', '.join(questions)}")

@@ -16,8 +16,6 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_http_methods
 
 from example_project.support.agent import Decision, SupportAgent, WaitsForColleague
-from pikku_storage.access.ownership import ADMIN
-from pikku_storage.access.scopes import has_scopes
 from pikku_storage.agents.access import AgentAccess
 from pikku_storage.exceptions import ForbiddenError, PayloadError
 
@@ -88,7 +86,7 @@ async def approvals(request: HttpRequest, user: Any) -> JsonResponse:
 async def approval(request: HttpRequest, user: Any, call_id: str) -> JsonResponse:
     """`{decision: "approved" | "denied"}`, by who holds the scope `admin`. Of several at once, one decides."""
     access = AgentAccess(user, admins=True)
-    if not has_scopes(access.actor.scopes, [ADMIN]):
+    if not await user.ahas_perm("pikku.admin"):
         return _error(403, "Colleagues decide, not customers.")
     decision = DECISIONS.get(_text(request, "decision"))
     if decision is None:

@@ -39,7 +39,11 @@ class Checkpoints:
         self.using = storage.using
         self._storage = storage
         self._owner = owner or ""
-        self._ownership = storage.ownership if isinstance(storage, AgentAccess) else Ownership.given([self._owner])
+
+    @property
+    def _ownership(self) -> Ownership:
+        # Not before it is asked for: it may have to be read.
+        return self._storage.ownership if isinstance(self._storage, AgentAccess) else Ownership.given([self._owner])
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
