@@ -16,9 +16,9 @@ from django.utils.translation import gettext_lazy as _
 
 from pikku_storage.access.owned import OwnedManager
 from pikku_storage.agents.querysets import (
+    AgentRunQuerySet,
     MemoryQuerySet,
     MessageQuerySet,
-    RunQuerySet,
     ScoreQuerySet,
     ThreadQuerySet,
     ToolCallQuerySet,
@@ -113,7 +113,7 @@ class AgentRun(models.Model):
     created_at = MillisecondDateTimeField(_("created"))
     updated_at = MillisecondDateTimeField(_("updated"))
 
-    everyones = RunQuerySet.as_manager()
+    everyones = AgentRunQuerySet.as_manager()
     objects = OwnedManager("resource_id")
 
     class Meta:

@@ -121,7 +121,7 @@ class ToolCallQuerySet(EngineQuerySet["AgentToolCall"]):
         return _remove(self, Q(thread_id=thread_id))
 
 
-class RunQuerySet(EngineQuerySet["AgentRun"]):
+class AgentRunQuerySet(EngineQuerySet["AgentRun"]):
     """Agent runs."""
 
     def add(self, threads: type[AgentThread], values: Mapping[str, Any]) -> bool:
