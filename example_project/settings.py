@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "pikku_storage.workflows",
     "pikku_storage.secrets",
     "pikku_storage.agents",
+    "pikku_storage.audit",
     "console",
     "example_project.orders",
 ]

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from celery import current_app
+from django.apps import apps
 from django.conf import settings as django_settings
 
 from pikku_storage.durations import Duration, to_milliseconds
@@ -36,8 +37,10 @@ class PikkuSettings:
     @property
     def AUDIT_SINK(self) -> str | None:
         """Dotted path of what is called with each `pikku_storage.auditing.AuditEvent`; `None` keeps none. By default
-        they go to the logger `pikku_storage.audit`."""
-        value: str | None = self._get("AUDIT_SINK", "pikku_storage.auditing.log_event")
+        they go into the table of `pikku_storage.audit`, and without that app to the logger of the same name."""
+        is_kept = apps.is_installed("pikku_storage.audit")
+        default = "pikku_storage.audit.sinks.store" if is_kept else "pikku_storage.auditing.log_event"
+        value: str | None = self._get("AUDIT_SINK", default)
         return value
 
     @property

@@ -72,6 +72,12 @@ class AgentInputError(AgentError, ValueError):
     http_status = 422
 
 
+class AuditInputError(PikkuError, ValueError):
+    """The audit trail was asked for something that it cannot look for."""
+
+    http_status = 422
+
+
 class ThreadNotFoundError(AgentError):
     """There is no thread of that id."""
 

@@ -20,6 +20,9 @@ from pikku_storage.agents.access import AgentAccess
 from pikku_storage.agents.runs import AgentRunService
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.agents.statuses import ApprovalStatus
+from pikku_storage.audit import Audit
+from pikku_storage.audit.service import AuditService
+from pikku_storage.auditing import AuditEvent
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
 from pikku_storage.secrets import secret
@@ -186,7 +189,7 @@ TYPES = {
     "BigIntegerField": "integer",
     "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents"]
+APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents", "pikku_audit"]
 
 
 @pytest.mark.parametrize(
@@ -238,6 +241,17 @@ def test_every_operation_of_secrets_and_credentials_is_documented(cls: type) -> 
 @pytest.mark.parametrize("cls", [AgentStorageService, AgentRunService, AgentAccess], ids=lambda cls: cls.__name__)
 def test_every_operation_of_agents_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "agents.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_every_operation_of_the_audit_trail_is_documented() -> None:
+    page = REFERENCE / "audit.md"
+    assert documented_signatures(section_of(page, "`AuditService`")) == signatures(AuditService)
+    text = section_of(page, "`audit_context` and `@audited`")
+    assert f"`{signature_text('audit_context', Audit.__init__)}`" in text
+    for name in ("note", "anote"):
+        assert f"`{signature_text(name, getattr(Audit, name))}`" in text
+    named = {code for row in table_rows(page, "Events") for code in codes_in(row[0])}
+    assert named == {field.name for field in fields(AuditEvent)}
 
 
 def test_every_status_of_an_approval_is_explained() -> None:

@@ -31,7 +31,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
     settings.PIKKU_STORAGE = {}
 
     assert {key: getattr(pikku_settings, key) for key in KEYS} == {
-        "AUDIT_SINK": "pikku_storage.auditing.log_event",
+        "AUDIT_SINK": "pikku_storage.audit.sinks.store",
         "DATABASE": "default",
         "DISPATCHER": "pikku_storage.workflows.dispatch.CeleryDispatcher",
         "HTTP_AUTHENTICATORS": (),
