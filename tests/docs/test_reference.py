@@ -30,6 +30,10 @@ from pikku_storage.secrets.credentials import CredentialService, ScopedCredentia
 from pikku_storage.secrets.keys import SettingsKeys
 from pikku_storage.secrets.service import ScopedSecrets, SecretService
 from pikku_storage.testing import plugin
+from pikku_storage.webhooks import sign_webhook, verify_webhook
+from pikku_storage.webhooks import tasks as webhook_tasks
+from pikku_storage.webhooks.records import Attempt, Delivery, DeliveryWithAttempts
+from pikku_storage.webhooks.service import WebhookService
 from pikku_storage.workflows import (
     GraphDefinition,
     Limits,
@@ -189,7 +193,7 @@ TYPES = {
     "BigIntegerField": "integer",
     "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents", "pikku_audit"]
+APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents", "pikku_audit", "pikku_webhooks"]
 
 
 @pytest.mark.parametrize(
@@ -252,6 +256,16 @@ def test_every_operation_of_the_audit_trail_is_documented() -> None:
         assert f"`{signature_text(name, getattr(Audit, name))}`" in text
     named = {code for row in table_rows(page, "Events") for code in codes_in(row[0])}
     assert named == {field.name for field in fields(AuditEvent)}
+
+
+def test_every_operation_of_webhooks_is_documented() -> None:
+    page = REFERENCE / "webhooks.md"
+    assert documented_signatures(section_of(page, "`WebhookService`")) == signatures(WebhookService)
+    for of in (sign_webhook, verify_webhook):
+        assert f"`{signature_text(of.__name__, of, skip=0)}`" in prose_of(page)
+    for record in (Delivery, Attempt, DeliveryWithAttempts):
+        row = next(row for row in table_rows(page, "Records") if codes_in(row[0]) == [record.__name__])
+        assert codes_in(row[1]) == [field.name for field in fields(record)]
 
 
 def test_every_status_of_an_approval_is_explained() -> None:
@@ -330,8 +344,8 @@ def test_every_record_is_documented_with_its_fields() -> None:
 def test_tasks_are_documented_with_their_options() -> None:
     page = REFERENCE / "celery.md"
     own = [value for value in vars(tasks).values() if isinstance(value, Task)]
-    of_agents = [value for value in vars(agent_tasks).values() if isinstance(value, Task)]
-    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in (*own, *of_agents)]
+    others = [value for of in (agent_tasks, webhook_tasks) for value in vars(of).values() if isinstance(value, Task)]
+    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in (*own, *others)]
     table = prose_of(page).split("| option of the tasks")[1]
     options = re.findall(r"^\| `(\w+)` \| `?([\w\"]+)`? \|", table, re.MULTILINE)
     assert len(options) > 3
