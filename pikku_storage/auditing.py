@@ -62,14 +62,23 @@ class AuditEvent:
 
     def as_json(self) -> dict[str, Json]:
         """The event under the contract's names (services.md §1.8)."""
+        ids = {
+            "eventId": self.event_id,
+            "queryId": self.query_id,
+            "functionId": self.function_id,
+            "traceId": self.trace_id,
+            "transactionId": self.transaction_id,
+        }
+        user_id = self.actor.user_id or self.pikku_user_id
         return {
             "type": self.type,
             "source": self.source,
             "outcome": self.outcome,
             "occurredAt": self.occurred_at.isoformat(),
             "wireType": self.wire_type,
-            "userIdentity": {} if self.actor.user_id is None else {"pikkuUserId": self.actor.user_id},
+            "userIdentity": {} if user_id is None else {"pikkuUserId": user_id},
             "metadata": dict(self.metadata),
+            **{name: value for name, value in ids.items() if value is not None},
         }
 
 

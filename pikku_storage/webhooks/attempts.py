@@ -18,6 +18,7 @@ from pikku_storage.db import engine
 from pikku_storage.exceptions import SecretError, WebhookBlockedError, WebhookTransportError
 from pikku_storage.ids import derived_id, new_token
 from pikku_storage.retry import RetryPolicy
+from pikku_storage.webhooks.inputs import merged
 from pikku_storage.webhooks.models import DeliveryStatus, WebhookDelivery
 from pikku_storage.webhooks.signing import sign_webhook
 
@@ -101,16 +102,16 @@ def _made(using: str, row: Mapping[str, Any]) -> Outcome:
 
 def headers_of(using: str, row: Mapping[str, Any]) -> dict[str, str]:
     """What is sent with the body. Raises `SecretError` if it cannot be signed."""
-    headers = {"Content-Type": "application/json", "User-Agent": "pikku-storage", **(row["headers"] or {})}
-    headers["X-Pikku-Delivery"] = row["delivery_id"]
+    usual = {"Content-Type": "application/json", "User-Agent": "pikku-storage"}
+    own = {"X-Pikku-Delivery": row["delivery_id"]}
     if row["event"] is not None:
-        headers["X-Pikku-Event"] = row["event"]
+        own["X-Pikku-Event"] = row["event"]
     if row["secret_name"] is not None:
         from pikku_storage.secrets.service import SecretService
 
         secret = SecretService().get_secret(row["secret_name"])
-        headers[settings.WEBHOOK_SIGNATURE_HEADER] = sign_webhook(secret, row["body"])
-    return headers
+        own[settings.WEBHOOK_SIGNATURE_HEADER] = sign_webhook(secret, row["body"])
+    return merged(merged(usual, row["headers"] or {}), own)
 
 
 def _next(row: Mapping[str, Any], outcome: Outcome, now: datetime, *, calls_again: bool) -> dict[str, Any]:

@@ -54,8 +54,14 @@ def headers_of(given: Mapping[Any, Any] | None) -> dict[str, str]:
     for name, value in (given or {}).items():
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() in _CONNECTION:
             raise WebhookInputError(f"{name!r} cannot be a header of a webhook")
-        headers[name] = value_of(value, name)
+        headers = merged(headers, {name: value_of(value, name)})
     return headers
+
+
+def merged(headers: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """All of them; of one name, in whatever case, the later one."""
+    taken = {name.lower() for name in others}
+    return {**{name: value for name, value in headers.items() if name.lower() not in taken}, **others}
 
 
 def value_of(value: object, name: str) -> str:

@@ -74,7 +74,7 @@ class WebhookService(AsyncTwins):
         if hidden is not None:
             if not isinstance(hidden.reveal(), str) or not hidden.reveal():
                 raise WebhookInputError("The secret of a webhook is a text, and not an empty one")
-            given[settings.WEBHOOK_SIGNATURE_HEADER] = sign_webhook(hidden, body)
+            given = inputs.merged(given, {settings.WEBHOOK_SIGNATURE_HEADER: sign_webhook(hidden, body)})
             secret_name = None
         else:
             secret_name = _secret_name(secret_name or settings.WEBHOOK_SECRET)

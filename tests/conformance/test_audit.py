@@ -188,6 +188,21 @@ def test_what_cannot_be_looked_for_is_refused(trail: AuditService) -> None:
             trail.query(**wrong)
 
 
+def test_the_log_has_the_same_under_the_names_of_the_contract() -> None:
+    told = event(user=None, pikku_user_id="mcp:key-7", query_id="q", metadata={"a": 1}).as_json()
+    assert told == {
+        "type": "order.refunded",
+        "source": "explicit",
+        "outcome": "success",
+        "occurredAt": NOON.isoformat(),
+        "wireType": None,
+        "userIdentity": {"pikkuUserId": "mcp:key-7"},
+        "metadata": {"a": 1},
+        "eventId": "e0",
+        "queryId": "q",
+    }
+
+
 # -- how long it is kept -----------------------------------------------------------------------------------------------
 
 
@@ -269,6 +284,7 @@ def test_a_trail_that_fails_breaks_no_work_and_can_be_seen(
     assert auditing.lost.events == before + 3
 
 
+@pytest.mark.contract("AU-15")
 def test_a_sink_or_a_table_that_is_missing_is_reported(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "AUDIT_SINK": "no.such.sink"}
     assert "pikku.E301" in {message.id for message in run_checks(tags=["pikku"])}

@@ -134,10 +134,13 @@ def test_a_secret_signs_and_is_nowhere_else(
     webhooks: WebhookService, receiver: Receiver, posted: list[Any], settings: Settings
 ) -> None:
     settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "WEBHOOK_SIGNATURE_HEADER": "X-Shop-Signature"}
-    delivery = webhooks.send(receiver.url, {"a": 1}, secret="whsec-hush")
+    forged = {"x-shop-signature": "forged", "content-type": "text/x-json"}
+    delivery = webhooks.send(receiver.url, {"a": 1}, secret="whsec-hush", headers=forged)
     webhooks.deliver(delivery.delivery_id)
     (request,) = receiver.requests
     assert verify_webhook("whsec-hush", request.body, request.headers["X-Shop-Signature"])
+    assert "forged" not in request.headers.values()
+    assert [value for name, value in request.headers.items() if name.lower() == "content-type"] == ["text/x-json"]
     assert "hush" not in json.dumps([stored(delivery), posted], default=str)
 
 
