@@ -79,6 +79,53 @@ class AgentInputError(AgentError, ValueError):
     http_status = 422
 
 
+class WebhookError(PikkuError):
+    """Base of the errors of webhooks."""
+
+
+class WebhookInputError(WebhookError, ValueError):
+    """A webhook that cannot be sent as it was asked for; nothing was stored."""
+
+    http_status = 422
+
+
+class WebhookBlockedError(WebhookError):
+    """A webhook was to go to an address that is not public; nothing was sent."""
+
+    http_status = 422
+    code = "WEBHOOK_BLOCKED"
+
+    def __init__(self, host: str, address: str) -> None:
+        where = host if host == address else f"{host} ({address})"
+        super().__init__(
+            f"Webhooks are not sent to {where}: the address is not public. WEBHOOK_ALLOWED_HOSTS names exceptions."
+        )
+        self.host = host
+        self.address = address
+
+
+class WebhookTransportError(WebhookError):
+    """A receiver gave no answer; the text says why. The attempt is recorded, and there may be another."""
+
+    http_status = 502
+
+
+class WebhookNotFoundError(WebhookError):
+    """There is no delivery of that id."""
+
+    http_status = 404
+
+    def __init__(self, delivery_id: str) -> None:
+        super().__init__(f"Webhook delivery not found: {delivery_id}")
+        self.delivery_id = delivery_id
+
+
+class AuditInputError(PikkuError, ValueError):
+    """The audit trail was asked for something that it cannot look for."""
+
+    http_status = 422
+
+
 class ThreadNotFoundError(AgentError):
     """There is no thread of that id."""
 
