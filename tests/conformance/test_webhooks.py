@@ -30,7 +30,7 @@ from pikku_storage.webhooks import attempts, tasks, transport, verify_webhook
 from pikku_storage.webhooks.models import WebhookDelivery
 from pikku_storage.webhooks.records import Attempt, Delivery
 from pikku_storage.webhooks.service import WebhookService
-from tests.conformance.support import DATABASE, MINUTE, SECOND, needs_transactions
+from tests.conformance.support import DATABASE, MINUTE, SECOND, about_sql, data_statements, needs_transactions
 from tests.servers.receiver import Receiver, receiving
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -179,6 +179,19 @@ def test_what_cannot_be_sent_is_refused_and_not_stored(webhooks: WebhookService,
     with pytest.raises(WebhookBlockedError):
         webhooks.send("http://10.0.0.1/", {})
     assert webhooks.list_deliveries() == posted == []
+
+
+@about_sql
+def test_what_a_webhook_costs(webhooks: WebhookService, receiver: Receiver, statements: Any) -> None:
+    with statements() as seen:
+        delivery = webhooks.send(receiver.url, {})
+    assert [text.split()[0] for text in data_statements(seen)] == ["INSERT"]
+    with statements() as seen:
+        webhooks.deliver(delivery.delivery_id)
+    # On PostgreSQL the outcome and its attempt are one statement.
+    kinds = [text.split()[0] for text in data_statements(seen)]
+    assert kinds[:2] == ["SELECT", "UPDATE"]
+    assert len(kinds) <= 4
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
