@@ -237,6 +237,7 @@ def test_it_fails_for_good_after_its_last_attempt(
     [
         ("hang", None, "no answer within 150 ms", None),
         ("drip", None, "no answer within 150 ms", None),
+        ("slow", 500, None, "x"),
         ("garbage", None, "BadStatusLine", None),
         ("redirect", 302, "redirects are not followed", None),
         ("huge", 500, None, "ä" * 2_000),
@@ -253,7 +254,10 @@ def test_a_receiver_that_misbehaves_costs_no_more_than_the_timeout(
     assert webhooks.deliver(delivery.delivery_id) == "failed"
     assert time.monotonic() - began < 1.5
     (tried,) = attempts_of(delivery)
-    assert (tried.status_code, tried.response_body) == (status, body)
+    assert tried.status_code == status
+    # Of a slow answer, what came in time.
+    assert (tried.response_body or "").startswith(body or "")
+    assert len(tried.response_body or "") < 10 or tried.response_body == body
     assert (error or "") in (tried.error or "")
     assert len(receiver.requests) == 1, "and nobody else was asked"
     assert receiver.sent < 10_000_000, "what is too long is not read"
