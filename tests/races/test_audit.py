@@ -1,13 +1,10 @@
 """Many writers of the same events."""
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
-
 import pytest
-from django.db import connections
 
 from pikku_storage.audit.service import AuditService
 from pikku_storage.auditing import AuditEvent
+from tests.races.together import in_threads
 
 WRITERS = 6
 
@@ -22,16 +19,6 @@ def test_of_events_that_many_write_each_is_kept_once() -> None:
         ]
         for first in range(WRITERS)
     ]
-    barrier = Barrier(WRITERS)
-
-    def write(batch: list[AuditEvent]) -> None:
-        try:
-            barrier.wait(30)
-            AuditService().write(batch)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(write, batches))
+    in_threads(lambda writer: AuditService().write(batches[writer]), WRITERS)
     kept = [event.audit_id for event in AuditService().query(limit=200).events]
     assert sorted(kept) == sorted(f"e{number}" for number in range(WRITERS + 9))

@@ -3,16 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier
 
 import pytest
-from django.db import connections
 from pytest_django import Settings
 
 from pikku_storage.db.clock import travel
 from pikku_storage.webhooks.service import WebhookService
+from tests.races.together import in_threads
 from tests.servers.receiver import Receiver, receiving
 
 WORKERS = 8
@@ -31,17 +29,7 @@ def test_of_workers_at_one_attempt_one_makes_it(receiver: Receiver) -> None:
     webhooks = WebhookService()
     receiver.answers = [500]
     delivery = webhooks.send(receiver.url, {}, retries=1, retry_delay=0)
-    barrier = Barrier(WORKERS)
-
-    def deliver() -> str | None:
-        try:
-            barrier.wait(30)
-            return WebhookService().deliver(delivery.delivery_id)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(WORKERS) as pool:
-        answers = [each.result() for each in [pool.submit(deliver) for _ in range(WORKERS)]]
+    answers = in_threads(lambda worker: WebhookService().deliver(delivery.delivery_id), WORKERS)
     found = webhooks.get_delivery(delivery.delivery_id)
     assert found is not None
     made = [answer for answer in answers if answer is not None]
