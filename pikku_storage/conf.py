@@ -120,6 +120,12 @@ class PikkuSettings:
         return int(self._get("MAX_PAYLOAD_BYTES", 4 * 1024 * 1024))
 
     @property
+    def QUEUE_IDENTITY_SECRET(self) -> str | None:
+        """What the acting users of Celery messages are signed with; at least 32 characters, the same in every process.
+        Default `None`: they are not sent."""
+        return _passphrase(self._get("QUEUE_IDENTITY_SECRET", None))
+
+    @property
     def USER_ORGANISATION(self) -> str | None:
         """Dotted path of a callable that names the organisation in whose name a user acts: `user -> id or None`. What
         the organisation owns is then theirs too. Default `None`: there are no organisations."""
@@ -183,7 +189,7 @@ class PikkuSettings:
 
 def _passphrase(given: object) -> str | None:
     if given is not None and not isinstance(given, str):
-        raise TypeError("a passphrase is a text")
+        raise TypeError("a passphrase or secret is a text")
     return given or None
 
 
