@@ -120,6 +120,15 @@ class PikkuSettings:
         return int(self._get("MAX_PAYLOAD_BYTES", 4 * 1024 * 1024))
 
     @property
+    def JWT_SECRETS(self) -> dict[str, str]:
+        """By their ids, the secrets of tokens that processes give each other, and of signed addresses; at least 32
+        characters each. The first one signs, the others are still believed. Default `{}`."""
+        given = self._get("JWT_SECRETS", {})
+        if not isinstance(given, Mapping):
+            raise TypeError("it is no dictionary of secrets by their ids")
+        return {str(key): _passphrase(text) or "" for key, text in given.items()}
+
+    @property
     def QUEUE_IDENTITY_SECRET(self) -> str | None:
         """What the acting users of Celery messages are signed with; at least 32 characters, the same in every process.
         Default `None`: they are not sent."""

@@ -197,6 +197,18 @@ class WeakKeyMaterialError(PikkuError):
         self.name = name
 
 
+class InvalidTokenError(PikkuError):
+    """A JWT is refused: of another secret or audience, over, or none at all. The text never quotes it."""
+
+    http_status = 401
+
+
+class SignedUrlError(PikkuError):
+    """An address is not signed, not for this path, or over. For the log: whoever asks is told nothing."""
+
+    http_status = 403
+
+
 class SecretError(PikkuError):
     """Base of the errors of secrets, credentials and encrypted fields. They name what they are about, and the key
     version; never a value."""

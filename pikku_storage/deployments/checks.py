@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.apps import AppConfig
@@ -47,9 +48,10 @@ _QUEUE = "PIKKU_STORAGE['QUEUE_IDENTITY_SECRET']"
 
 
 def _secrets() -> Iterator[tuple[str, str]]:
-    try:
+    # `pikku.E002` says what is wrong with a setting of the wrong type.
+    with suppress(TypeError):
         if settings.QUEUE_IDENTITY_SECRET:
             yield _QUEUE, settings.QUEUE_IDENTITY_SECRET
-    except TypeError:
-        # `pikku.E002` says it.
-        return
+    with suppress(TypeError):
+        for key, secret in settings.JWT_SECRETS.items():
+            yield f"PIKKU_STORAGE['JWT_SECRETS'][{key!r}]", secret
