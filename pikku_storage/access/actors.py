@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -38,9 +38,17 @@ def actor_of(who: Any) -> Actor:
     """The actor that is meant by `None`, an `Actor`, a Django user, an id, a mapping `{userId, orgId, scopes}`, or any
     object with `user_id`, `scopes` and `org_id`.
 
-    An id alone holds no scopes. An anonymous user is nobody, and so is an empty id. The organisation of a Django user
-    is what the setting `USER_ORGANISATION` says.
+    An id alone holds no scopes. An anonymous user is nobody, and so is an empty id. The scopes of a Django user may
+    have to be read (`held_scopes`).
     """
+    actor = identity_of(who)
+    is_user = hasattr(who, "pk") and not hasattr(who, "user_id")
+    return replace(actor, scopes=scopes_of(who)) if is_user else actor
+
+
+def identity_of(who: Any) -> Actor:
+    """As `actor_of`, and of a Django user only who it is, without what they hold: it reads nothing. The organisation of
+    a Django user is what the setting `USER_ORGANISATION` says."""
     if isinstance(who, Actor):
         return who
     if who is None or who == "" or getattr(who, "is_authenticated", True) is False:
@@ -57,7 +65,7 @@ def actor_of(who: Any) -> Actor:
             scopes=_texts(getattr(who, "scopes", None)),
             org_id=user_id_of(getattr(who, "org_id", None), role="organisation"),
         )
-    return Actor(user_id=id_of(who, role="actor"), scopes=scopes_of(who), org_id=_organisation_of(who))
+    return Actor(user_id=id_of(who, role="actor"), org_id=_organisation_of(who))
 
 
 def _texts(scopes: Any) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Who owns what (contract services.md §1.9 and §7, console.md §4).
 
-The one policy that services, console, HTTP and admin go by. Pure functions: no database.
+The one policy that services, console, HTTP and admin go by. Only what `admins` may asks the database, for the scopes of
+a Django user.
 
 Whatever belongs to somebody has a `resource_id`: a principal, or `principal:partition`. A principal is the id of a user
 or of an organisation. Nothing is ever matched by LIKE, so `%`, `_` and upper and lower case mean nothing.
@@ -19,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from django.db.models import Q
 
-from pikku_storage.access.actors import actor_of
+from pikku_storage.access.actors import actor_of, identity_of
 from pikku_storage.access.scopes import has_scopes
 from pikku_storage.exceptions import ForbiddenError, WorkflowRunForbiddenError
 from pikku_storage.json import to_text
@@ -52,8 +53,7 @@ class Ownership:
     @classmethod
     def of(cls, session: Any, *, admins: bool = False) -> Self:
         """What the session's own principals own; everything, if `admins` may and it holds `admin`."""
-        actor = actor_of(session)
-        return cls(None if admins and has_scopes(actor.scopes, [ADMIN]) else principals(actor))
+        return cls(None if admins and has_scopes(actor_of(session).scopes, [ADMIN]) else principals(session))
 
     @classmethod
     def given(cls, owners: Iterable[str] | None) -> Self:
@@ -94,7 +94,7 @@ EVERYBODYS = Ownership(None)
 
 def principals(session: Any) -> tuple[str, ...]:
     """The ids that the session owns things under: its user and its organisation, without those that are empty."""
-    actor = actor_of(session)
+    actor = identity_of(session)
     return tuple(dict.fromkeys(each for each in (actor.user_id, actor.org_id) if each))
 
 
@@ -113,7 +113,7 @@ def resolve_owner_resource_id(
     time.
     Raises `PayloadError` for an id that cannot be stored.
     """
-    actor = actor_of(session)
+    actor = identity_of(session)
     if session_scope == "org" and not actor.org_id:
         raise ForbiddenError("This agent is org-scoped but the session has no organization")
     principal = actor.org_id if session_scope == "org" else actor.user_id

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from django.db import router, transaction
 from django.db.models import Count
 
-from pikku_storage.access.actors import Actor, id_of, user_id_of
+from pikku_storage.access.actors import id_of, identity_of
 from pikku_storage.access.declarations import DeclaredRole, declarations, flatten
 from pikku_storage.access.models import Role, RoleScope, Scope, UserRole, UserScope, UserSession
 from pikku_storage.access.querysets import PRESENT, GrantQuerySet, RoleQuerySet, ScopeQuerySet, batches
@@ -311,8 +311,7 @@ class ScopeService(AsyncTwins):
     def _grant(
         self, rows: GrantQuerySet[Any], granted: Guard, user: Any, values: dict[str, Any], by: Any, otherwise: Exception
     ) -> bool:
-        giver = user_id_of(by, role="granter")
-        user_id = id_of(user, role="user")
+        giver, user_id = identity_of(by).user_id, id_of(user, role="user")
         values = {**values, "user_id": user_id, "granted_by": giver, "granted_at": self._now()}
         if not rows.grant(granted, values, otherwise):
             return False
@@ -339,7 +338,7 @@ class ScopeService(AsyncTwins):
         return pruned
 
     def _audit(self, event: str, by: Any, **metadata: Any) -> None:
-        actor = Actor(user_id=user_id_of(by, role="actor"))
+        actor = identity_of(by)
         told = AuditEvent(type=event, outcome="success", actor=actor, wire_type="access", metadata=metadata)
         # What is rolled back did not happen.
         transaction.on_commit(partial(record, told), using=self._using)

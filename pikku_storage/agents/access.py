@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, Unpack
 
-from pikku_storage.access.actors import actor_of
+from pikku_storage.access.actors import actor_of, identity_of
 from pikku_storage.access.ownership import Ownership, SessionScope, resolve_owner_resource_id
 from pikku_storage.agents import reads
 from pikku_storage.agents.records import AgentRun as Run
@@ -36,7 +36,7 @@ class AgentAccess(AsyncTwins):
         request: Any = None,
         using: str | None = None,
     ) -> None:
-        self.actor = actor_of(session)
+        self.actor = actor_of(session) if admins else identity_of(session)
         self._storage = AgentStorageService(using)
         self.using = self._storage.using
         self._session_scope: SessionScope = session_scope

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from asgiref.sync import sync_to_async
 from django.db import router
 
-from pikku_storage.access.actors import Actor, actor_of
+from pikku_storage.access.actors import Actor, identity_of
 from pikku_storage.agents import inputs, personal, reads, removal, saving
 from pikku_storage.agents.models import AgentRun, AgentRunScore, AgentThread, AgentToolCall
 from pikku_storage.agents.models import AgentWorkingMemory as Memory
@@ -216,7 +216,7 @@ class AgentStorageService(AsyncTwins):
         status = inputs.one_of(  # type: ignore[assignment]
             status, [ApprovalStatus.APPROVED.value, ApprovalStatus.DENIED.value], name="status"
         )
-        actor = actor_of(by)
+        actor = identity_of(by)
         resolved = bool(self._calls.resolve(tool_call_id, status, by=actor.user_id, at=self._engine.now()))
         if resolved:
             self._audit(actor, tool_call_id, status)
@@ -284,7 +284,7 @@ class AgentStorageService(AsyncTwins):
         metadata: dict[str, Json] = {"threads": erased.threads, "memories": erased.memories}
         record(
             AuditEvent(
-                type="agent.user.erased", outcome="success", actor=actor_of(by), wire_type="agent", metadata=metadata
+                type="agent.user.erased", outcome="success", actor=identity_of(by), wire_type="agent", metadata=metadata
             )
         )
         return erased

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from django.db import transaction
 
-from pikku_storage.access.actors import actor_of, user_id_of
+from pikku_storage.access.actors import identity_of, user_id_of
 from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.auditing import AuditEvent, record
 from pikku_storage.exceptions import WorkflowInputError, WorkflowNotFoundError
@@ -113,7 +113,7 @@ class WorkflowControls(AsyncTwins):
 
     def _tell_trail(self, what: str, by: Any, **metadata: Json) -> None:
         """Tell the audit trail, once it is committed."""
-        event = AuditEvent(type=what, outcome="success", actor=actor_of(by), wire_type="workflow", metadata=metadata)
+        event = AuditEvent(type=what, outcome="success", actor=identity_of(by), wire_type="workflow", metadata=metadata)
         transaction.on_commit(partial(record, event), using=self._runtime.using)
 
     def _check_known(self, name: str) -> None:

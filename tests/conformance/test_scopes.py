@@ -231,10 +231,10 @@ def test_a_user_holds_what_roles_and_grants_give(roles: ScopeService, statements
 
 @pytest.mark.contract("SP-19", "SP-30")
 def test_who_granted_is_recorded_and_audited(roles: ScopeService, audited: list[AuditEvent]) -> None:
-    roles.add_user_to_role(7, "clerk", granted_by=Actor(user_id="root").user_id)
+    roles.add_user_to_role(7, "clerk", granted_by=Actor(user_id="root"))
     roles.add_scope_to_user("7", "stock", "root")
     roles.add_scope_to_user("7", "stock", "somebody else")
-    roles.add_scope_to_user("7", "shop")
+    roles.add_scope_to_user("7", "shop", AnonymousUser())
     given = {grant.name: (grant.kind, grant.granted_by) for grant in roles.list_user_grants("7")}
     assert given == {"clerk": ("role", "root"), "shop": ("scope", None), "stock": ("scope", "root")}
     assert all(grant.granted_at for grant in roles.list_user_grants("7"))
