@@ -32,6 +32,7 @@ INSTALLED_APPS = [
     "pikku_storage.secrets",
     "pikku_storage.agents",
     "pikku_storage.access",
+    "pikku_storage.deployments",
     "console",
     "example_project.orders",
 ]

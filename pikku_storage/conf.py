@@ -47,6 +47,25 @@ class PikkuSettings:
         return str(self._get("DATABASE", "default"))
 
     @property
+    def DEPLOYMENT_ENDPOINT(self) -> str | None:
+        """The address under which other services reach this process, up to and without `/remote/rpc/`. Default `None`:
+        it is not announced."""
+        value = self._get("DEPLOYMENT_ENDPOINT", None)
+        if value is not None and not isinstance(value, str):
+            raise TypeError("an address is a text")
+        return value or None
+
+    @property
+    def DEPLOYMENT_HEARTBEAT(self) -> int:
+        """Milliseconds between two heartbeats of a deployment. Default `"10s"`."""
+        return self._milliseconds("DEPLOYMENT_HEARTBEAT", "10s")
+
+    @property
+    def DEPLOYMENT_TTL(self) -> int:
+        """Milliseconds after its last heartbeat until which a deployment counts as up. Default `"30s"`."""
+        return self._milliseconds("DEPLOYMENT_TTL", "30s")
+
+    @property
     def DISPATCHER(self) -> str | None:
         """Dotted path of the class that sends messages; `None` runs every workflow inline, in the caller's process."""
         value: str | None = self._get("DISPATCHER", "pikku_storage.workflows.dispatch.CeleryDispatcher")
@@ -103,6 +122,17 @@ class PikkuSettings:
         twice as long, up to ten minutes. Default `"30s"`.
         """
         return self._milliseconds("PATIENCE", "30s")
+
+    @property
+    def REMOTE_SECRET(self) -> str | None:
+        """What the sessions of calls between services are sealed with; at least 32 characters, the same in all of them.
+        Default `None`: no call is signed, and none is let in."""
+        return _passphrase(self._get("REMOTE_SECRET", None))
+
+    @property
+    def REMOTE_TIMEOUT(self) -> int:
+        """Milliseconds that a call of another service waits for its answer. Default `"30s"`."""
+        return self._milliseconds("REMOTE_TIMEOUT", "30s")
 
     @property
     def STALLED_AFTER(self) -> int:

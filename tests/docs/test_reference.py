@@ -25,6 +25,9 @@ from pikku_storage.agents.runs import AgentRunService
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.agents.statuses import ApprovalStatus
 from pikku_storage.conf import KEYS, settings
+from pikku_storage.deployments import tasks as deployment_tasks
+from pikku_storage.deployments.records import Deployment
+from pikku_storage.deployments.service import DeploymentService
 from pikku_storage.durations import to_milliseconds
 from pikku_storage.secrets import secret
 from pikku_storage.secrets.credentials import CredentialService, ScopedCredentials
@@ -190,7 +193,7 @@ TYPES = {
     "BigIntegerField": "integer",
     "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_access", "pikku_agents"]
+APPS = ["pikku_workflows", "pikku_secrets", "pikku_access", "pikku_agents", "pikku_deployments"]
 
 
 @pytest.mark.parametrize(
@@ -261,6 +264,18 @@ def test_the_functions_and_records_of_access_are_documented() -> None:
 @pytest.mark.parametrize("cls", [AgentStorageService, AgentRunService, AgentAccess], ids=lambda cls: cls.__name__)
 def test_every_operation_of_agents_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "agents.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_what_services_share_is_documented() -> None:
+    page = REFERENCE / "deployments.md"
+    assert documented_signatures(section_of(page, "`DeploymentService`")) == signatures(DeploymentService)
+    assert {field.name for field in fields(Deployment)} <= set(codes_in(section_of(page, "`DeploymentService`")))
+    for heading, package in (("Functions", "deployments"), ("Pure functions", "crypto")):
+        for text in documented_signatures(section_of(page, heading)):
+            module, _, signature = text.partition(".")
+            name = signature.partition("(")[0]
+            found = getattr(import_module(f"pikku_storage.{package}.{module}"), name)
+            assert signature == signature_text(name, found, skip=0)
 
 
 def test_every_status_of_an_approval_is_explained() -> None:
@@ -340,7 +355,9 @@ def test_tasks_are_documented_with_their_options() -> None:
     page = REFERENCE / "celery.md"
     own = [value for value in vars(tasks).values() if isinstance(value, Task)]
     of_agents = [value for value in vars(agent_tasks).values() if isinstance(value, Task)]
-    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in (*own, *of_agents)]
+    of_deployments = [value for value in vars(deployment_tasks).values() if isinstance(value, Task)]
+    every = [*own, *of_agents, *of_deployments]
+    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in every]
     table = prose_of(page).split("| option of the tasks")[1]
     options = re.findall(r"^\| `(\w+)` \| `?([\w\"]+)`? \|", table, re.MULTILINE)
     assert len(options) > 3

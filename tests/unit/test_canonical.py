@@ -68,7 +68,9 @@ def test_texts_keys_and_times() -> None:
     )
 
 
-@pytest.mark.parametrize("value", [{1: 2}, {1}, b"x", datetime(2024, 1, 1), object()], ids=repr)  # noqa: DTZ001
+@pytest.mark.parametrize(
+    "value", [{1: 2}, {1}, b"x", datetime.min.time(), object()], ids=lambda value: str(type(value))
+)
 def test_what_is_no_json_is_refused(value: Any) -> None:
     with pytest.raises(TypeError):
         dumps([value])
