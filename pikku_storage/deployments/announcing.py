@@ -6,14 +6,16 @@ import atexit
 import logging
 import os
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.signals import worker_ready, worker_shutdown
 
 from pikku_storage.conf import settings
-from pikku_storage.deployments.service import DeploymentService
 from pikku_storage.deployments.serving import remote_functions
 from pikku_storage.ids import new_token
+
+if TYPE_CHECKING:
+    from pikku_storage.deployments.service import DeploymentService
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ def announce(endpoint: str | None = None) -> str | None:
     endpoint = endpoint or settings.DEPLOYMENT_ENDPOINT
     if endpoint is None:
         return None
-    service = DeploymentService()
+    service = _new_service()
     deployment_id = f"{socket.gethostname()}-{os.getpid()}-{new_token()[:8]}"
     service.announce(deployment_id, endpoint, remote_functions)
     _announced.append((endpoint, service))
@@ -57,8 +59,15 @@ def announce_workers() -> None:
     worker_shutdown.connect(_worker_ends)
 
 
+def _new_service() -> DeploymentService:
+    # Not before the apps are ready, as they are not yet where a Celery app is made.
+    from pikku_storage.deployments.service import DeploymentService
+
+    return DeploymentService()
+
+
 def _worker_begins(sender: Any, **kwargs: Any) -> None:
-    service, address = DeploymentService(), f"{WORKER_SCHEME}://{sender.hostname}"
+    service, address = _new_service(), f"{WORKER_SCHEME}://{sender.hostname}"
     service.announce(sender.hostname, address, tuple)
     _announced.append((address, service))
 
