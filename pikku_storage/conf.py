@@ -10,6 +10,7 @@ from typing import Any
 from celery import current_app
 from django.conf import settings as django_settings
 
+from pikku_storage.crypto.hidden import HiddenText
 from pikku_storage.durations import Duration, to_milliseconds
 
 APP_LABELS = "pikku_"
@@ -127,7 +128,7 @@ class PikkuSettings:
     def REMOTE_SECRET(self) -> str | None:
         """What the sessions of calls between services are sealed with; at least 32 characters, the same in all of them.
         Default `None`: no call is signed, and none is let in."""
-        return _passphrase(self._get("REMOTE_SECRET", None))
+        return _secret(self._get("REMOTE_SECRET", None))
 
     @property
     def REMOTE_TIMEOUT(self) -> int:
@@ -156,13 +157,13 @@ class PikkuSettings:
         given = self._get("JWT_SECRETS", {})
         if not isinstance(given, Mapping):
             raise TypeError("it is no dictionary of secrets by their ids")
-        return {str(key): _passphrase(text) or "" for key, text in given.items()}
+        return {str(key): _secret(text) or HiddenText() for key, text in given.items()}
 
     @property
     def QUEUE_IDENTITY_SECRET(self) -> str | None:
         """What the acting users of Celery messages are signed with; at least 32 characters, the same in every process.
         Default `None`: they are not sent."""
-        return _passphrase(self._get("QUEUE_IDENTITY_SECRET", None))
+        return _secret(self._get("QUEUE_IDENTITY_SECRET", None))
 
     @property
     def USER_ORGANISATION(self) -> str | None:
@@ -230,6 +231,11 @@ def _passphrase(given: object) -> str | None:
     if given is not None and not isinstance(given, str):
         raise TypeError("a passphrase or secret is a text")
     return given or None
+
+
+def _secret(given: object) -> HiddenText | None:
+    text = _passphrase(given)
+    return None if text is None else HiddenText(text)
 
 
 def _version(given: object) -> int:

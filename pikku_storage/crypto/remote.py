@@ -8,6 +8,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from pikku_storage.crypto import jwt, keymaterial
+from pikku_storage.crypto.hidden import HiddenText
 from pikku_storage.crypto.keymaterial import REMOTE_SECRET, REMOTE_SESSION_INFO
 from pikku_storage.exceptions import DecryptionError, InvalidTokenError, UnauthorizedError
 
@@ -41,16 +42,21 @@ def session_of(secret: str | None, jwt_secrets: Mapping[str, str], func: str, he
     keymaterial.check(REMOTE_SECRET, secret)
     if not jwt_secrets:
         raise ImproperlyConfigured("PIKKU_STORAGE has a REMOTE_SECRET and no JWT_SECRETS: calls cannot be verified.")
-    scheme, _, token = (header or "").partition(" ")
-    if scheme.lower() != SCHEME:
-        raise UnauthorizedError
+    token = _token_in(header or "")
     try:
-        claims = jwt.decode(jwt_secrets, token.strip(), audience=AUDIENCE, required=("exp", "aud"))
+        claims = jwt.decode(jwt_secrets, token, audience=AUDIENCE, required=("exp", "aud"))
         if claims.get("fn", func) != func:
             raise UnauthorizedError
         return _opened(secret, claims.get("session"))
     except (InvalidTokenError, DecryptionError):
         raise UnauthorizedError from None
+
+
+def _token_in(header: str) -> HiddenText:
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != SCHEME:
+        raise UnauthorizedError
+    return HiddenText(token.strip())
 
 
 def _opened(secret: str, sealed: Any) -> Any:

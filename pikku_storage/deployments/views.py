@@ -15,6 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from pikku_storage.conf import settings
 from pikku_storage.crypto import remote
+from pikku_storage.crypto.hidden import HiddenText
 from pikku_storage.deployments.serving import remote_function
 from pikku_storage.deployments.sessions import called_with
 from pikku_storage.exceptions import UnauthorizedError
@@ -40,8 +41,7 @@ async def call_function(request: HttpRequest, name: str) -> HttpResponseBase:
     try:
         if request.method != "POST":
             raise MethodNotAllowedError(request.method, "POST")
-        header = request.headers.get("Authorization")
-        session = remote.session_of(settings.REMOTE_SECRET, settings.JWT_SECRETS, name, header)
+        session = _session_of(request, name)
         definition = remote_function(name)
         given = body_of(request, keys=("data",)).get("data")
         data = {} if given is None else to_json_object(given, root="$data")
@@ -55,6 +55,11 @@ async def call_function(request: HttpRequest, name: str) -> HttpResponseBase:
     except ANSWERED as error:
         return error_response(error)
     return JsonResponse(result, safe=False, headers={"Cache-Control": "no-store"})
+
+
+def _session_of(request: HttpRequest, name: str) -> Json:
+    header = HiddenText(request.headers.get("Authorization", ""))
+    return remote.session_of(settings.REMOTE_SECRET, settings.JWT_SECRETS, name, header)
 
 
 async def _result(definition: FunctionDefinition[Any, Any], data: dict[str, Json], session: Json) -> Any:

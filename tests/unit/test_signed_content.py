@@ -163,6 +163,7 @@ def get(folder: Path, key: str, url: str | None = None, **headers: str) -> HttpR
     return response
 
 
+@pytest.mark.django_db
 @pytest.mark.contract("LC-02")
 def test_a_file_is_served_until_it_expires(folder: Path) -> None:
     response: Any = get(folder, "a b.txt", signed_url("/files/a%20b.txt", "1min"))
@@ -214,6 +215,7 @@ def test_whatever_is_refused_is_refused_alike(folder: Path, monkeypatch: pytest.
         assert (answer.status_code, answer.content, answer["Cache-Control"]) == (403, b"Forbidden", "no-store")  # type: ignore[attr-defined]
 
 
+@pytest.mark.django_db
 def test_the_view_in_an_urlconf(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "urlpatterns", [path("files/<path:key>", serve_signed, {"root": folder})])
     with override_settings(ROOT_URLCONF=__name__):
