@@ -72,7 +72,7 @@ def call(name: str, body: Any, *, func: str | None = None, session: Any = SESSIO
     return kept().post(f"/api/remote/rpc/{quote(name, safe='')}", body, **given)
 
 
-@pytest.mark.contract("RM-18", "RM-23", "RM-26", "RM-27", "RM-30")
+@pytest.mark.contract("RM-18", "RM-19", "RM-23", "RM-26", "RM-27", "RM-30")
 def test_a_function_is_called_with_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     for connection in connections.all():
         monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
@@ -80,6 +80,9 @@ def test_a_function_is_called_with_the_session(monkeypatch: pytest.MonkeyPatch) 
     assert (answer.status_code, answer.json()) == (200, ["chf", 2, "ada", SESSION])
     assert answer["Cache-Control"] == "no-store"
     assert call("rates/of day %41", {"data": {"currency": "chf"}}).json() == ["chf", "ada", SESSION]
+    headers: Any = {"authorization": authorization(SECRET, JWT, "rates", SESSION)}
+    body = {"data": {"currency": "chf"}}
+    assert kept().post("/api/remote/rpc/rates", body, "application/json", headers=headers).status_code == 200
     for session in (None, {"userId": 7}, {"userId": ""}):
         assert call("rates/of day %41", {"data": {"currency": "x"}}, session=session).json()[:2] == ["x", None]
 

@@ -65,7 +65,7 @@ def test_a_secret_without_those_of_jwts_is_an_error() -> None:
         session_of(SECRET, {}, "rates", header())
 
 
-@pytest.mark.contract("RM-02", "RM-12", "RM-13", "RM-14", "RM-15", "RM-16", "RM-17", "RM-20", "RM-22", "RM-28")
+@pytest.mark.contract("RM-02", "RM-12", "RM-13", "RM-14", "RM-15", "RM-16", "RM-17", "RM-20", "RM-28")
 @pytest.mark.parametrize(
     "given",
     [

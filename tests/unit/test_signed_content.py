@@ -83,7 +83,7 @@ def test_an_address_holds_for_its_path_and_time() -> None:
     assert content.verify(old_first, "/files/a b", query, now=NOW + 1499) == NOW + 1500
 
 
-@pytest.mark.contract("LC-01", "LC-02")
+@pytest.mark.contract("LC-01")
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -164,7 +164,6 @@ def get(folder: Path, key: str, url: str | None = None, **headers: str) -> HttpR
 
 
 @pytest.mark.django_db
-@pytest.mark.contract("LC-02")
 def test_a_file_is_served_until_it_expires(folder: Path) -> None:
     response: Any = get(folder, "a b.txt", signed_url("/files/a%20b.txt", "1min"))
     assert (response.status_code, b"".join(response), response["Content-Type"]) == (200, b"hello", "text/plain")
@@ -179,7 +178,6 @@ def test_a_file_is_served_until_it_expires(folder: Path) -> None:
     assert get(folder, "a b.txt", signed_url("/files/a%20b.txt"), if_modified_since=unchanged).status_code == 304
 
 
-@pytest.mark.contract("LC-02")
 def test_whatever_is_refused_is_refused_alike(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = signed_url("/files/a%20b.txt")
     answers = [
