@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from benchmarks import report
 from benchmarks.environment import POSTGRES_URL, REDIS_URL, Environment
-from benchmarks.growth import compare
+from benchmarks.growth import compare, compare_agents
 from benchmarks.runner import Outcome, Result, Runner
 from benchmarks.scenarios import ALL as SCENARIOS
 from benchmarks.scenarios import CHAIN_100
@@ -27,8 +27,8 @@ from benchmarks.systems import BY_NAME, make
 
 ROUNDS = 5
 QUICK_ROUNDS = 3
-QUICK_BUDGET = 42.0
-"""Seconds for setting up and measuring in a quick run, which takes some ten more. A busy machine gets fewer rounds."""
+QUICK_BUDGET = 36.0
+"""Seconds for setting up and measuring in a quick run; the rest takes sixteen. A busy machine gets fewer rounds."""
 _QUICK_COUNTS = ("pikku-inline-sqlite", "pikku-inline-postgresql")
 
 _NOT_QUICK = ("pikku-queued-steps", "celery-django")
@@ -50,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rounds = options.rounds or (QUICK_ROUNDS if quick else ROUNDS)
         names = options.systems or [name for name in BY_NAME if not (quick and name in _NOT_QUICK)]
         compares = options.growth or not (quick or options.systems)
-        outcome = _measure(names, rounds, quick=quick, compares=compares)
+        compares_agents = quick and not options.systems
+        outcome = _measure(names, rounds, quick=quick, compares=compares, compares_agents=compares_agents)
     except KeyboardInterrupt:
         _say("stopped")
         return 130
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if outcome.results else 1
 
 
-def _measure(names: list[str], rounds: int, *, quick: bool, compares: bool) -> Outcome:
+def _measure(names: list[str], rounds: int, *, quick: bool, compares: bool, compares_agents: bool) -> Outcome:
     with Environment.from_environ() as environment:
         environment.export()
         outcome = Runner(
@@ -77,16 +78,25 @@ def _measure(names: list[str], rounds: int, *, quick: bool, compares: bool) -> O
             if _is_counted(result, quick=quick):
                 _count(result, outcome)
         if compares:
-            _compare(environment, outcome)
+            _compare(environment, outcome, quick=quick)
+        elif compares_agents:
+            _compare_agents(environment, outcome)
         _close()
     return outcome
 
 
-def _compare(environment: Environment, outcome: Outcome) -> None:
+def _compare(environment: Environment, outcome: Outcome, *, quick: bool) -> None:
     try:
-        outcome.comparisons.extend(compare(environment, _say))
+        outcome.comparisons.extend(compare(environment, _say, quick=quick))
     except Exception as error:  # noqa: BLE001 - the times are measured all the same
         outcome.missing["growth and memory"] = str(error)
+
+
+def _compare_agents(environment: Environment, outcome: Outcome) -> None:
+    try:
+        outcome.comparisons.extend(compare_agents(environment, _say, quick=True))
+    except Exception as error:  # noqa: BLE001 - the times are measured all the same
+        outcome.missing["growth of agents"] = str(error)
 
 
 def _is_counted(result: Result, *, quick: bool) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from benchmarks.agents import MANY, MANY_QUICKLY, of_agents
 from benchmarks.comparison import Comparison
 from benchmarks.django_project import prepare_database
 from benchmarks.environment import Environment
@@ -25,7 +26,7 @@ _GOES = 15
 Say = Callable[[str], None]
 
 
-def compare(environment: Environment, say: Say) -> Iterator[Comparison]:
+def compare(environment: Environment, say: Say, *, quick: bool = False) -> Iterator[Comparison]:
     """All comparisons, one after the other: some minutes. Raises `MissingError` without a server."""
     for alias in ("sqlite", "default"):
         say(f"a run of {LONG_RUN:,} steps ({alias})")
@@ -33,8 +34,15 @@ def compare(environment: Environment, say: Say) -> Iterator[Comparison]:
     yield from _of_runs(environment, say)
     for alias in ("sqlite", "default"):
         yield from of_secrets(environment, alias, say)
+    yield from compare_agents(environment, say, quick=quick)
     say("weighing workers")
     yield weigh(environment)
+
+
+def compare_agents(environment: Environment, say: Say, *, quick: bool) -> Iterator[Comparison]:
+    """Only those of agents; some seconds if it is to be quick."""
+    for alias in ("sqlite", "default"):
+        yield from of_agents(environment, alias, say, many=MANY_QUICKLY if quick else MANY)
 
 
 def _of_steps(environment: Environment, alias: str) -> Comparison:

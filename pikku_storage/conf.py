@@ -8,10 +8,13 @@ from enum import StrEnum
 from typing import Any
 
 from celery import current_app
+from django.apps import apps
 from django.conf import settings as django_settings
+from django.db import connections
 
 from pikku_storage.crypto.hidden import HiddenText
 from pikku_storage.durations import Duration, to_milliseconds
+from pikku_storage.retry import EXPONENTIAL, RetryPolicy
 
 APP_LABELS = "pikku_"
 """What the labels of this package's apps begin with."""
@@ -35,10 +38,33 @@ class PikkuSettings:
         return to_milliseconds(self._get(key, default))
 
     @property
+    def AGENT_DATABASES(self) -> dict[str, str | None]:
+        """By the name of an agent, the alias of the database that holds its threads and memory; `None` if it keeps
+        nothing. Default `{}`: all agents are kept where the routers say."""
+        given = self._get("AGENT_DATABASES", {})
+        if not isinstance(given, Mapping):
+            raise TypeError("it is no dictionary of aliases by the names of agents")
+        unknown = sorted({str(alias) for alias in given.values() if alias is not None} - {*connections})
+        if unknown:
+            raise ValueError(f"DATABASES has no {', '.join(unknown)}")
+        return {str(name): alias for name, alias in given.items()}
+
+    @property
+    def AGENT_MODELS(self) -> dict[str, str]:
+        """By the name of a provider, the dotted path of what asks its models for judges: a callable that takes a
+        `pikku_storage.agents.scoring.JudgeRequest`. Default `{}`: judges cannot grade."""
+        given = self._get("AGENT_MODELS", {})
+        if not isinstance(given, Mapping) or not all(isinstance(path, str) for path in given.values()):
+            raise TypeError("it is no dictionary of dotted paths by the names of providers")
+        return {str(name): path for name, path in given.items()}
+
+    @property
     def AUDIT_SINK(self) -> str | None:
         """Dotted path of what is called with each `pikku_storage.auditing.AuditEvent`; `None` keeps none. By default
-        they go to the logger `pikku_storage.audit`."""
-        value: str | None = self._get("AUDIT_SINK", "pikku_storage.auditing.log_event")
+        they go into the table of `pikku_storage.audit`, and without that app to the logger of the same name."""
+        is_kept = apps.is_installed("pikku_storage.audit")
+        default = "pikku_storage.audit.sinks.store" if is_kept else "pikku_storage.auditing.log_event"
+        value: str | None = self._get("AUDIT_SINK", default)
         return value
 
     @property
@@ -225,6 +251,55 @@ class PikkuSettings:
     def SECRET_STRICT_HOSTS(self) -> bool:
         """Whether a secret without allowed hosts may be sent nowhere. Default `False`: anywhere."""
         return bool(self._get("SECRET_STRICT_HOSTS", False))
+
+    @property
+    def WEBHOOK_ALLOWED_HOSTS(self) -> tuple[str, ...]:
+        """Hosts (`*.example.com` is any host below it) and networks (`10.1.0.0/16`) that webhooks may be sent to
+        although their addresses are not public. Default: none."""
+        return _texts(self._get("WEBHOOK_ALLOWED_HOSTS", ()))
+
+    @property
+    def WEBHOOK_QUEUE(self) -> str:
+        """The broker queue of webhooks. Default: what `QUEUE` says."""
+        return str(self._get("WEBHOOK_QUEUE", None) or self.QUEUE)
+
+    @property
+    def WEBHOOK_RETRIES(self) -> int:
+        """How often a webhook that failed is tried again. Default 3."""
+        retries = self._get("WEBHOOK_RETRIES", 3)
+        if type(retries) is not int or retries < 0:
+            raise ValueError("it is a whole number of at least 0")
+        return retries
+
+    @property
+    def WEBHOOK_RETRY_DELAY(self) -> str:
+        """How long it waits for that: a duration, or `"exponential"`, from a second to ten minutes. Default
+        `"exponential"`."""
+        given = self._get("WEBHOOK_RETRY_DELAY", EXPONENTIAL)
+        return str(RetryPolicy.of(None, given).delay)
+
+    @property
+    def WEBHOOK_SECRET(self) -> str | None:
+        """Name of the secret that webhooks are signed with unless they are given another. Default `None`: they are not
+        signed."""
+        value: str | None = self._get("WEBHOOK_SECRET", None)
+        return value
+
+    @property
+    def WEBHOOK_SIGNATURE_HEADER(self) -> str:
+        """The header of the signature. Default `"X-Pikku-Signature"`."""
+        return str(self._get("WEBHOOK_SIGNATURE_HEADER", "X-Pikku-Signature"))
+
+    @property
+    def WEBHOOK_TIMEOUT(self) -> int:
+        """Milliseconds that an attempt may take, from the connection to the end of the answer. Default `"30s"`."""
+        return self._milliseconds("WEBHOOK_TIMEOUT", "30s")
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise TypeError("a list of texts, not a text")
+    return tuple(str(each) for each in given)
 
 
 def _passphrase(given: object) -> str | None:

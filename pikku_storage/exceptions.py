@@ -34,6 +34,10 @@ class PayloadError(PikkuError, ValueError):
         return type(self), (self.path, self.reason)
 
 
+class InvalidSchemaError(PikkuError, ValueError):
+    """What was given as a schema is none, or cannot be used here. A fault of the code that names it."""
+
+
 class MissingScopeError(PikkuError):
     """Something needs a scope that is not held."""
 
@@ -71,6 +75,53 @@ class AgentError(PikkuError):
 
 class AgentInputError(AgentError, ValueError):
     """Something that was to be stored has a wrong shape; nothing was written. The text says where."""
+
+    http_status = 422
+
+
+class WebhookError(PikkuError):
+    """Base of the errors of webhooks."""
+
+
+class WebhookInputError(WebhookError, ValueError):
+    """A webhook that cannot be sent as it was asked for; nothing was stored."""
+
+    http_status = 422
+
+
+class WebhookBlockedError(WebhookError):
+    """A webhook was to go to an address that is not public; nothing was sent."""
+
+    http_status = 422
+    code = "WEBHOOK_BLOCKED"
+
+    def __init__(self, host: str, address: str) -> None:
+        where = host if host == address else f"{host} ({address})"
+        super().__init__(
+            f"Webhooks are not sent to {where}: the address is not public. WEBHOOK_ALLOWED_HOSTS names exceptions."
+        )
+        self.host = host
+        self.address = address
+
+
+class WebhookTransportError(WebhookError):
+    """A receiver gave no answer; the text says why. The attempt is recorded, and there may be another."""
+
+    http_status = 502
+
+
+class WebhookNotFoundError(WebhookError):
+    """There is no delivery of that id."""
+
+    http_status = 404
+
+    def __init__(self, delivery_id: str) -> None:
+        super().__init__(f"Webhook delivery not found: {delivery_id}")
+        self.delivery_id = delivery_id
+
+
+class AuditInputError(PikkuError, ValueError):
+    """The audit trail was asked for something that it cannot look for."""
 
     http_status = 422
 
@@ -173,6 +224,36 @@ class SystemRoleImmutableError(AccessError):
         super().__init__(f"Cannot {operation} the role '{role}': it is declared in code, so change it there")
         self.role = role
         self.operation = operation
+
+
+class WorkingMemoryBusyError(AgentError):
+    """So many others change a working memory at the moment that a change of it found no place. Nothing was written; it
+    may be tried again."""
+
+    http_status = 409
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(f"The working memory of {memory_id} is changed by too many at once; try again")
+        self.memory_id = memory_id
+
+
+class ScoringError(AgentError):
+    """A scorer is declared wrongly, cannot grade as it was asked to, or answered with what is no grade. Nothing was
+    stored."""
+
+    http_status = 422
+
+
+class ScorerNotFoundError(ScoringError):
+    """No scorer of that name is declared in this process."""
+
+    http_status = 404
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Scorer not found: {name}. Is its module a scorers.py of an app in INSTALLED_APPS, or imported by one?"
+        )
+        self.name = name
 
 
 class DecryptionError(PikkuError):

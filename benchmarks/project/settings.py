@@ -15,7 +15,7 @@ DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"
 
-INSTALLED_APPS = ["pikku_storage.workflows", "pikku_storage.secrets", "benchmarks.project"]
+INSTALLED_APPS = ["pikku_storage.workflows", "pikku_storage.secrets", "pikku_storage.agents", "benchmarks.project"]
 if find_spec("django_celery_results") is not None:
     INSTALLED_APPS.append("django_celery_results")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

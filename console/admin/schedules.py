@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import quote
+from django.db import router
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
@@ -24,7 +25,10 @@ from console.gate import may
 from console.keyset import KeysetChangeList
 from console.schedule_form import ScheduleForm
 from console.templatetags.pikku_console import pill
+from pikku_storage.access.actors import actor_of
+from pikku_storage.auditing import AuditEvent, record_all
 from pikku_storage.exceptions import ScheduleNotFoundError
+from pikku_storage.json import Json
 from pikku_storage.workflows.models import WorkflowSchedule
 from pikku_storage.workflows.records import Schedule
 from pikku_storage.workflows.schedules.fires import local
@@ -163,17 +167,21 @@ class ScheduleAdmin(OperatorRowAdmin):
         service = ScheduleService()
         if not change:
             obj.pk = service.create(**_arguments(form.cleaned_data)).id
+            _tell_trail(request, "created", obj.name)
             return
         changes = _arguments({name: form.cleaned_data[name] for name in form.changed_data})
         enabled = changes.pop("enabled", None)
         if changes:
             service.update(obj.name, **changes)
+            _tell_trail(request, "updated", obj.name, changed=sorted(changes))
         if enabled is not None:
             (service.resume if enabled else service.pause)(obj.name)
+            _tell_trail(request, "resumed" if enabled else "paused", obj.name)
 
     def delete_model(self, request: HttpRequest, obj: WorkflowSchedule) -> None:
         """Through the service."""
         ScheduleService().delete(obj.name)
+        _tell_trail(request, "deleted", obj.name)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[WorkflowSchedule]) -> None:
         """Through the service."""
@@ -208,7 +216,19 @@ class ScheduleAdmin(OperatorRowAdmin):
             if is_done:
                 done += 1
                 self.log_change(request, schedule, [{"changed": {"fields": ["enabled"]}}])
+                _tell_trail(request, f"{operation.__name__}d", schedule.name)
         return done
+
+
+def _tell_trail(request: HttpRequest, what: str, name: str, **metadata: Json) -> None:
+    event = AuditEvent(
+        type=f"workflow.schedule.{what}",
+        outcome="success",
+        actor=actor_of(request.user),
+        wire_type="workflow",
+        metadata={"schedule": name, **metadata},
+    )
+    record_all([event], using=router.db_for_write(WorkflowSchedule))
 
 
 def _state(schedule: WorkflowSchedule) -> ScheduleState:

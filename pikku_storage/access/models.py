@@ -14,10 +14,8 @@ from django.utils.translation import gettext_lazy as _
 
 from pikku_storage.access.declarations import NAME_LENGTH
 from pikku_storage.access.querysets import GrantQuerySet, RoleQuerySet, ScopeQuerySet, SessionQuerySet
-from pikku_storage.db.fields import ExactCharField, ExactTextField, MillisecondDateTimeField, PayloadField
+from pikku_storage.db.fields import ExactCharField, ExactTextField, MillisecondDateTimeField, PayloadField, text_id
 from pikku_storage.ids import derived_id
-
-ID_LENGTH = 255
 
 
 class Named(models.Model):
@@ -107,8 +105,8 @@ class RoleScope(Link):
 class Grant(Link):
     """What was given to a user."""
 
-    user_id = ExactCharField(_("user"), max_length=ID_LENGTH)
-    granted_by = ExactCharField(_("granted by"), max_length=ID_LENGTH, null=True)
+    user_id = text_id(verbose_name=_("user"))
+    granted_by = text_id(verbose_name=_("granted by"), null=True)
     granted_at = MillisecondDateTimeField(_("granted"))
 
     class Meta:
@@ -164,7 +162,7 @@ class UserScope(Grant):
 class UserSession(models.Model):
     """What the application keeps of a user between requests."""
 
-    pikku_user_id = ExactCharField(_("user"), max_length=ID_LENGTH, primary_key=True)
+    pikku_user_id = text_id(verbose_name=_("user"), primary_key=True)
     session = PayloadField(_("session"))
     created_at = MillisecondDateTimeField(_("created"))
     updated_at = MillisecondDateTimeField(_("updated"))

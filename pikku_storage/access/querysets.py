@@ -43,27 +43,20 @@ class NamedQuerySet(EngineQuerySet[Row]):
 
         One that is being removed is removed first: what hung on it belongs to the old one.
         """
-        for attempt in range(_TRIES):
+        insert = Insert(self.model, {"name": name, **new, **values})
+        for _ in range(_TRIES):
             if self.engine.apply(Update(self.model, {"name": name, **PRESENT}, values))[0]:
                 return
             self.remove(name, {"removing_at": NOT_NULL}, at=at)
-            try:
-                with self.engine.savepoint():
-                    self.engine.apply(Insert(self.model, {"name": name, **new, **values}))
+            if self.insert(insert):
                 return
-            except IntegrityError:
-                # Somebody else was first, so there is something to change; unless it is removed again meanwhile.
-                if attempt == _TRIES - 1:
-                    raise
+            # Somebody else was first, so there is something to change; unless it is removed again meanwhile.
+        # It is something else, and the database says what.
+        self.engine.apply(insert)
 
     def add(self, common: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
         """New rows; `False`, and maybe some of them, if one of these names is there."""
-        try:
-            with self.engine.savepoint():
-                self.engine.apply(InsertMany(self.model, common, rows))
-        except IntegrityError:
-            return False
-        return True
+        return self.insert(InsertMany(self.model, common, rows))
 
     def undeclare(self, names: Collection[str], where: Conditions) -> None:
         """Those of these names that also meet `where` are not declared in code any more."""

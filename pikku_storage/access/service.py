@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any, TypeVar
 
 from django.db import router, transaction
@@ -17,7 +16,7 @@ from pikku_storage.access.models import Role, RoleScope, Scope, UserRole, UserSc
 from pikku_storage.access.querysets import PRESENT, GrantQuerySet, RoleQuerySet, ScopeQuerySet, batches
 from pikku_storage.access.records import Changes, GrantRecord, RoleRecord, ScopeRecord, StaleRole, StaleScope
 from pikku_storage.async_twins import AsyncTwins
-from pikku_storage.auditing import AuditEvent, record
+from pikku_storage.auditing import AuditEvent, record_all
 from pikku_storage.db import Engine, engine
 from pikku_storage.db.operations import NOT_NULL, Guard
 from pikku_storage.exceptions import (
@@ -341,7 +340,7 @@ class ScopeService(AsyncTwins):
         actor = identity_of(by)
         told = AuditEvent(type=event, outcome="success", actor=actor, wire_type="access", metadata=metadata)
         # What is rolled back did not happen.
-        transaction.on_commit(partial(record, told), using=self._using)
+        record_all([told], using=self._using)
 
     @property
     def _using(self) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal, Unpack
 
-from pikku_storage.access.actors import actor_of, identity_of
+from pikku_storage.access.actors import Actor, actor_of, identity_of
 from pikku_storage.access.ownership import Ownership, SessionScope, resolve_owner_resource_id
 from pikku_storage.agents import reads
 from pikku_storage.agents.records import AgentRun as Run
@@ -36,14 +37,25 @@ class AgentAccess(AsyncTwins):
         request: Any = None,
         using: str | None = None,
     ) -> None:
-        self.actor = actor_of(session) if admins else identity_of(session)
         self._storage = AgentStorageService(using)
         self.using = self._storage.using
+        self._session = session
+        self._admins = admins
         self._session_scope: SessionScope = session_scope
         self._request = request
-        self.ownership = Ownership.of(self.actor, admins=admins)
-        if self.ownership.owners == () and request is not None:
-            self.ownership = Ownership.given([resolve_owner_resource_id(None, None, request=request)])
+
+    @cached_property
+    def actor(self) -> Actor:
+        """Whoever the session is; with their scopes if they matter. These may have to be read, so not in async code."""
+        return actor_of(self._session) if self._admins else identity_of(self._session)
+
+    @cached_property
+    def ownership(self) -> Ownership:
+        """Whose things the session reaches. May have to be read, as `actor`."""
+        ownership = Ownership.of(self.actor, admins=self._admins)
+        if ownership.owners == () and self._request is not None:
+            return Ownership.given([resolve_owner_resource_id(None, None, request=self._request)])
+        return ownership
 
     # -- threads -------------------------------------------------------------------------------------------------------
 

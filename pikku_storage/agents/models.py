@@ -1,4 +1,4 @@
-"""The six tables of agents (contract tables.md §3, 18-23).
+"""The six tables of agents (contract tables.md §3, 18-23), and two of ours: what LangGraph keeps of a thread.
 
 Names of tables and columns are the contract's, on MongoDB in camel case as there. Columns the contract does not have
 are marked "ours". Nothing here changes a row: see `querysets.py`.
@@ -17,6 +17,8 @@ from django.utils.translation import gettext_lazy as _
 from pikku_storage.access.owned import OwnedManager
 from pikku_storage.agents.querysets import (
     AgentRunQuerySet,
+    CheckpointQuerySet,
+    CheckpointWriteQuerySet,
     MemoryQuerySet,
     MessageQuerySet,
     ScoreQuerySet,
@@ -126,6 +128,7 @@ class AgentRun(models.Model):
             # Ours: which threads an agent ran in, and which agents there are.
             models.Index(fields=("agent_name", "thread"), name="idx_agent_run_agent"),
             models.Index(fields=("resource_id", "created_at", "run_id"), name="idx_agent_run_resource"),
+            models.Index(fields=("created_at", "run_id"), name="idx_agent_run_created"),
         )
 
     def __str__(self) -> str:
@@ -248,3 +251,87 @@ class AgentRunScore(models.Model):
 
     def __str__(self) -> str:
         return f"{self.scorer_name}: {self.score}"
+
+
+class AgentCheckpoint(models.Model):
+    """Ours: the state of a LangGraph graph at one moment of a thread.
+
+    The key is derived from thread, namespace and checkpoint id; `line` from the first two, so it is what the
+    checkpoints of a graph or subgraph have in common. `state` and `metadata` are what LangGraph's serializer made.
+    """
+
+    key = text_id(primary_key=True, editable=False, db_column="checkpoint_key")
+    thread = models.ForeignKey(
+        AgentThread, models.CASCADE, related_name="checkpoints", db_index=False, verbose_name=_("thread")
+    )
+    line = text_id()
+    namespace = ExactTextField(_("namespace"))
+    checkpoint_id = text_id(verbose_name=_("checkpoint"))
+    parent_id = text_id(verbose_name=_("parent"), null=True)
+    run_id = text_id(verbose_name=_("run of the graph"), null=True)
+    state = ExactTextField(_("state"))
+    metadata = ExactTextField(_("metadata"))
+    created_at = MillisecondDateTimeField(_("created"))
+
+    everyones = CheckpointQuerySet.as_manager()
+    objects = OwnedManager("thread__resource_id")
+
+    class Meta:
+        db_table = "agent_checkpoint"
+        verbose_name = _("checkpoint")
+        verbose_name_plural = _("checkpoints")
+        ordering = ("-checkpoint_id", "-key")
+        indexes = (
+            models.Index(fields=("line", "checkpoint_id"), name="idx_agent_checkpoint_line"),
+            models.Index(fields=("thread", "checkpoint_id", "key"), name="idx_agent_checkpoint_thread"),
+            SparseIndex(fields=("run_id",), present="run_id", name="idx_agent_checkpoint_run"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.namespace} · {self.checkpoint_id}"
+
+    @staticmethod
+    def line_of(thread_id: str, namespace: str) -> str:
+        """What the checkpoints of that namespace of a thread have in common."""
+        return derived_id("checkpoint line", json.dumps([thread_id, namespace]))
+
+    @staticmethod
+    def key_of(line: str, checkpoint_id: str) -> str:
+        """The key of that checkpoint."""
+        return derived_id("checkpoint", json.dumps([line, checkpoint_id]))
+
+
+class AgentCheckpointWrite(models.Model):
+    """Ours: what a task of a LangGraph graph wrote after a checkpoint. It may be there before its checkpoint is."""
+
+    key = text_id(primary_key=True, editable=False, db_column="write_key")
+    thread = models.ForeignKey(
+        AgentThread, models.CASCADE, related_name="checkpoint_writes", db_index=False, verbose_name=_("thread")
+    )
+    checkpoint_key = text_id()
+    task_id = text_id(verbose_name=_("task"))
+    task_path = ExactTextField(_("path of the task"))
+    place = models.IntegerField()
+    channel = ExactTextField(_("channel"))
+    value = ExactTextField(_("value"))
+
+    everyones = CheckpointWriteQuerySet.as_manager()
+    objects = OwnedManager("thread__resource_id")
+
+    class Meta:
+        db_table = "agent_checkpoint_write"
+        verbose_name = _("write after a checkpoint")
+        verbose_name_plural = _("writes after checkpoints")
+        ordering = ("checkpoint_key", "task_path", "task_id", "place")
+        indexes = (
+            models.Index(fields=("checkpoint_key", "task_id", "place"), name="idx_agent_checkpoint_write"),
+            models.Index(fields=("thread",), name="idx_agent_write_thread"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.task_id} · {self.channel}"
+
+    @staticmethod
+    def key_of(checkpoint_key: str, task_id: str, place: int) -> str:
+        """The key of that write."""
+        return derived_id("checkpoint write", json.dumps([checkpoint_key, task_id, place]))

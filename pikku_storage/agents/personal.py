@@ -7,6 +7,7 @@ memory of the owner. What somebody decided in a thread of another owner stays, w
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
@@ -17,7 +18,7 @@ from django.db.models import Q
 from pikku_storage.access.actors import id_of
 from pikku_storage.access.ownership import Ownership
 from pikku_storage.agents import reads
-from pikku_storage.agents.models import AgentThread, AgentToolCall
+from pikku_storage.agents.models import AgentCheckpoint, AgentCheckpointWrite, AgentThread, AgentToolCall
 from pikku_storage.agents.models import AgentWorkingMemory as Memory
 from pikku_storage.agents.records import AgentRun as Run
 from pikku_storage.agents.records import Erased, Thread
@@ -29,7 +30,8 @@ BATCH = 100
 
 
 def export(using: str, owner: Any) -> Iterator[str]:
-    """One JSON document in pieces: `{owner, workingMemory: [{id, data, updatedAt}], threads: [{…, messages, runs}]}`.
+    """One JSON document in pieces: `{owner, workingMemory: [{id, data, updatedAt}], threads: [{…, messages, runs,
+    checkpoints}]}`. What LangGraph's serializer made is as it is stored: `<type>:<base64>`.
 
     One thread at a time is in memory.
     """
@@ -86,7 +88,21 @@ def _whole(using: str, thread: Thread) -> dict[str, Json]:
             }
             for run in runs
         ],
+        "checkpoints": _checkpoints(using, thread.id),
     }
+
+
+def _checkpoints(using: str, thread_id: str) -> list[dict[str, Json]]:
+    writes: dict[str, list[dict[str, Json]]] = defaultdict(list)
+    of_thread = AgentCheckpointWrite.everyones.using(using).filter(thread_id=thread_id).order_by("task_id", "place")
+    for write in of_thread.values("checkpoint_key", "task_id", "channel", "value"):
+        writes[write["checkpoint_key"]].append({name: write[name] for name in ("task_id", "channel", "value")})
+    columns = ("namespace", "checkpoint_id", "parent_id", "state", "metadata", "created_at")
+    rows = AgentCheckpoint.everyones.using(using).filter(thread_id=thread_id).order_by("checkpoint_id", "key")
+    return [
+        {**{name: row[name] for name in columns}, "writes": writes.get(row["key"], [])}
+        for row in rows.values("key", *columns)
+    ]
 
 
 def _separated(place: int, row: dict[str, Json]) -> str:
@@ -103,7 +119,7 @@ def _camel(value: Any) -> Any:
     }
 
 
-_LISTS = ("messages", "runs", "approvals", "scores", "tool_calls", "tool_results")
+_LISTS = ("messages", "runs", "approvals", "scores", "tool_calls", "tool_results", "checkpoints", "writes")
 
 
 def _name(name: str) -> str:

@@ -16,6 +16,8 @@ from pikku_storage.json import Json
 
 if TYPE_CHECKING:
     from pikku_storage.agents.models import (  # noqa: F401 - named as text
+        AgentCheckpoint,
+        AgentCheckpointWrite,
         AgentMessage,
         AgentRun,
         AgentRunScore,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 BATCH = 500
 """How many rows are deleted by one statement."""
+TRIES = 5
 
 
 class ThreadQuerySet(EngineQuerySet["AgentThread"]):
@@ -33,12 +36,7 @@ class ThreadQuerySet(EngineQuerySet["AgentThread"]):
 
     def add(self, values: Mapping[str, Any]) -> bool:
         """Insert a thread; `False` if there is one of that id."""
-        try:
-            with self.engine.savepoint():
-                self.engine.apply(Insert(self.model, values))
-        except IntegrityError:
-            return False
-        return True
+        return self.insert(Insert(self.model, values))
 
     def write(self, thread_id: str, *writes: Operation, at: datetime) -> bool:
         """Write into a thread, which that changes; all of it or nothing. `False` if there is no such thread."""
@@ -142,9 +140,10 @@ class ScoreQuerySet(EngineQuerySet["AgentRunScore"]):
     """Scores. Rows are only ever added, and deleted with their run."""
 
     def add(self, runs: type[AgentRun], values: Mapping[str, Any]) -> bool:
-        """Insert a score of a run; `False` if there is no such run."""
+        """Insert a score of a run; `False` if there is no such run. Raises `IntegrityError` if its id is taken."""
         run = Guard(runs, {"run_id": values["run_id"]})
-        return bool(self.engine.apply(run, Insert(self.model, values))[0])
+        with self.engine.savepoint():
+            return bool(self.engine.apply(run, Insert(self.model, values))[0])
 
     def remove_of_runs(self, run_ids: Sequence[str]) -> int:
         """Delete the scores of these runs."""
@@ -164,6 +163,11 @@ class MemoryQuerySet(EngineQuerySet["AgentWorkingMemory"]):
         key = {"key": self.model.key_of(memory_id, scope)}
         self.upsert(row, {"data": data, "version": version, "updated_at": at}, new=key)
 
+    def add(self, memory_id: str, scope: str, data: Json, *, version: str, at: datetime) -> bool:
+        """Store a memory where there is none; `False` if there is one."""
+        row = {"key": self.model.key_of(memory_id, scope), "memory_id": memory_id, "scope": scope}
+        return self.insert(Insert(self.model, {**row, "data": data, "version": version, "updated_at": at}))
+
     def swap(self, memory_id: str, scope: str, data: Json, *, seen: str | None, version: str, at: datetime) -> bool:
         """Store a memory in place of the one that was seen; `False` if it is another one by now."""
         where = {"memory_id": memory_id, "scope": scope, "version": seen}
@@ -173,6 +177,64 @@ class MemoryQuerySet(EngineQuerySet["AgentWorkingMemory"]):
     def remove(self, rows: Q) -> int:
         """Delete these memories, whatever the keys of their rows look like; answers how many there were."""
         return self.filter(rows).delete()[0]
+
+
+class CheckpointQuerySet(EngineQuerySet["AgentCheckpoint"]):
+    """Checkpoints of graphs."""
+
+    def put(self, key: str, values: Mapping[str, Any], *, new: Mapping[str, Any]) -> None:
+        """Store a checkpoint, also in place of the one of that key. Raises `IntegrityError` if its thread is gone."""
+        self.upsert({"key": key}, values, new=new)
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert those of these checkpoints that are not there yet."""
+        _add_missing(self, rows)
+
+    def remove_these(self, keys: Sequence[str]) -> int:
+        """Delete these checkpoints."""
+        return self.engine.apply(Delete(self.model, {"key": list(keys)}))[0]
+
+    def remove_of_thread(self, thread_id: str) -> int:
+        """Delete the checkpoints of a thread."""
+        return _remove(self, Q(thread_id=thread_id))
+
+
+class CheckpointWriteQuerySet(EngineQuerySet["AgentCheckpointWrite"]):
+    """What tasks of graphs wrote."""
+
+    def put(self, key: str, values: Mapping[str, Any], *, new: Mapping[str, Any]) -> None:
+        """Store a write, also in place of the one of that key."""
+        self.upsert({"key": key}, values, new=new)
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert those of these writes that are not there yet: the first one of a key stays."""
+        _add_missing(self, rows)
+
+    def remove_of_checkpoints(self, keys: Sequence[str]) -> int:
+        """Delete what was written after these checkpoints."""
+        return _remove(self, Q(checkpoint_key__in=list(keys))) if keys else 0
+
+    def remove_of_thread(self, thread_id: str) -> int:
+        """Delete the writes of a thread."""
+        return _remove(self, Q(thread_id=thread_id))
+
+
+def _add_missing(rows: EngineQuerySet[Any], values: Sequence[Mapping[str, Any]]) -> None:
+    """Insert what has a `key` that is not there yet."""
+    by_key = {row["key"]: row for row in values}
+    for attempt in range(TRIES):
+        there = set(rows.filter(pk__in=list(by_key)).order_by().values_list("key", flat=True))
+        missing = [row for key, row in by_key.items() if key not in there]
+        if not missing:
+            return
+        try:
+            with rows.engine.savepoint():
+                rows.engine.apply(InsertMany(rows.model, {}, missing))
+            return
+        except IntegrityError:
+            # Somebody inserts the same at this moment: it is seen the next time.
+            if attempt == TRIES - 1:
+                raise
 
 
 def _remove(rows: EngineQuerySet[Any], condition: Q, *order_by: str) -> int:

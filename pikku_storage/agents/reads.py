@@ -19,6 +19,8 @@ from pikku_storage.db import engine
 PAGE = 50
 """How many messages a page has, unless it is said."""
 _PLACE = ("created_at", "place", "id")
+# What comes after a row in an order of several columns is an OR, which no database looks up in an index. So each such
+# condition says beside it what holds of the first column in either case, and a page begins where it begins.
 _CALL_COLUMNS = ("id", "message_id", "tool_name", "args", "result")
 
 
@@ -36,10 +38,11 @@ def threads(
         rows = rows.filter(resource_id=resource_id)
     if agent_name is not None:
         of_agent = AgentRun.everyones.using(using).filter(agent_name=agent_name).order_by()
-        rows = rows.filter(pk__in=engine(using).subquery(of_agent.values_list("thread_id", flat=True).distinct()))
+        rows = rows.filter(engine(using).referred_to(of_agent, "thread"))
     if before is not None:
         updated_at, thread_id = before
-        rows = rows.filter(Q(updated_at__lt=updated_at) | Q(updated_at=updated_at, id__lt=thread_id))
+        earlier = Q(updated_at__lt=updated_at) | Q(updated_at=updated_at, id__lt=thread_id)
+        rows = rows.filter(earlier, updated_at__lte=updated_at)
     return rows.order_by("-updated_at", "-id")
 
 
@@ -49,19 +52,31 @@ def thread(using: str, thread_id: str) -> Thread | None:
     return None if row is None else Thread(**row)
 
 
-def messages(using: str, thread_id: str, *, last: int | None = None, cursor: str | None = None) -> list[Message]:
+def messages(
+    using: str,
+    thread_id: str,
+    *,
+    last: int | None = None,
+    cursor: str | None = None,
+    until: datetime | None = None,
+) -> list[Message]:
     """The messages of a thread, the oldest first: all of them, or the last ones, or the last ones before the message
-    `cursor`. Each message with tool calls that have results is followed by one that holds these. Two reads, and one
-    more for a cursor; what it costs does not depend on how many messages there are."""
+    `cursor`; with `until` only what was said before that time. Each message with tool calls that have results is
+    followed by one that holds these. Two reads, and one more for a cursor; what it costs does not depend on how many
+    messages there are."""
     rows = AgentMessage.everyones.using(using).filter(thread_id=thread_id)
-    calls = AgentToolCall.everyones.using(using).filter(thread_id=thread_id)
+    if until is not None:
+        rows = rows.filter(created_at__lt=until)
+    calls = AgentToolCall.everyones.using(using)
     if last is None and cursor is None:
         found = list(rows.order_by(*_PLACE).values(*Message.COLUMNS))
+        calls = calls.filter(thread_id=thread_id)
     else:
         seen = None if cursor is None else rows.filter(pk=cursor).values(*_PLACE).first()
         earlier = rows if seen is None else rows.filter(_before(seen))
         newest = earlier.order_by(*(f"-{name}" for name in _PLACE)).values(*Message.COLUMNS)
         found = list(newest[: PAGE if last is None else last])[::-1]
+        # By the messages alone: told the thread as well, a database may read all calls of the thread.
         calls = calls.filter(message_id__in=[row["id"] for row in found])
     if not found:
         return []
@@ -75,10 +90,13 @@ def _before(seen: Mapping[str, Any]) -> Q:
     """What comes before that message. What another program wrote has no place, and comes first in its millisecond."""
     created_at, place, message_id = (seen[name] for name in _PLACE)
     same_time = {"created_at": created_at}
-    earlier = Q(created_at__lt=created_at) | Q(**same_time, place=place, id__lt=message_id)
+    earlier = Q(created_at__lt=created_at)
     if place is None:
-        return Q(created_at__lt=created_at) | Q(**same_time, place__isnull=True, id__lt=message_id)
-    return earlier | Q(**same_time, place__lt=place) | Q(**same_time, place__isnull=True)
+        earlier |= Q(**same_time, place__isnull=True, id__lt=message_id)
+    else:
+        earlier |= Q(**same_time, place=place, id__lt=message_id)
+        earlier |= Q(**same_time, place__lt=place) | Q(**same_time, place__isnull=True)
+    return Q(created_at__lte=created_at) & earlier
 
 
 def _with_results(row: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> list[Message]:
@@ -127,7 +145,8 @@ def page_of_runs(
     rows = rows.filter(ownership.condition("resource_id"))
     if before is not None:
         created_at, run_id = before
-        rows = rows.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, run_id__lt=run_id))
+        earlier = Q(created_at__lt=created_at) | Q(created_at=created_at, run_id__lt=run_id)
+        rows = rows.filter(earlier, created_at__lte=created_at)
     return [Run.from_row(row) for row in rows.values(*Run.COLUMNS)[:limit]]
 
 
@@ -144,7 +163,8 @@ def pending_approvals(
     )
     if after is not None:
         asked_at, call_id = after
-        rows = rows.filter(Q(approval_asked_at__gt=asked_at) | Q(approval_asked_at=asked_at, id__gt=call_id))
+        later = Q(approval_asked_at__gt=asked_at) | Q(approval_asked_at=asked_at, id__gt=call_id)
+        rows = rows.filter(later, approval_asked_at__gte=asked_at)
     found = rows.order_by("approval_asked_at", "id").values(*Approval.COLUMNS)
     return [Approval.from_row(row, now) for row in found[:limit]]
 
@@ -153,6 +173,20 @@ def scores(using: str, run_id: str) -> list[Score]:
     """The grades of a run, the oldest first."""
     rows = AgentRunScore.everyones.using(using).filter(run_id=run_id).order_by("created_at", "id")
     return [Score(**row) for row in rows.values(*Score.COLUMNS)]
+
+
+def score(using: str, score_id: str) -> Score | None:
+    """One grade, or `None`."""
+    row = AgentRunScore.everyones.using(using).filter(pk=score_id).values(*Score.COLUMNS).first()
+    return None if row is None else Score(**row)
+
+
+def next_run_at(using: str, run: Run) -> datetime | None:
+    """When the next run of the same thread began; `None` if it was the last."""
+    later = Q(created_at__gt=run.created_at) | Q(created_at=run.created_at, run_id__gt=run.run_id)
+    rows = AgentRun.everyones.using(using).filter(later, thread_id=run.thread_id, created_at__gte=run.created_at)
+    rows = rows.order_by("created_at", "run_id")
+    return rows.values_list("created_at", flat=True).first()
 
 
 def totals(using: str, thread_ids: Iterable[str]) -> dict[str, ThreadTotals]:

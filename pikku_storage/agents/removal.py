@@ -14,7 +14,15 @@ from django.db.models import Q
 
 from pikku_storage.access.ownership import EVERYBODYS
 from pikku_storage.agents import reads
-from pikku_storage.agents.models import AgentMessage, AgentRun, AgentRunScore, AgentThread, AgentToolCall
+from pikku_storage.agents.models import (
+    AgentCheckpoint,
+    AgentCheckpointWrite,
+    AgentMessage,
+    AgentRun,
+    AgentRunScore,
+    AgentThread,
+    AgentToolCall,
+)
 from pikku_storage.agents.models import AgentWorkingMemory as Memory
 from pikku_storage.agents.statuses import MemoryScope
 
@@ -62,4 +70,6 @@ def _remove_contents(using: str, thread_id: str) -> None:
         runs.remove_these(run_ids)
     AgentToolCall.everyones.using(using).remove_of_thread(thread_id)
     AgentMessage.everyones.using(using).remove_of_thread(thread_id)
+    AgentCheckpointWrite.everyones.using(using).remove_of_thread(thread_id)
+    AgentCheckpoint.everyones.using(using).remove_of_thread(thread_id)
     Memory.objects.using(using).remove(Q(memory_id=thread_id, scope=MemoryScope.THREAD))

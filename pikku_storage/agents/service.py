@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
 from asgiref.sync import sync_to_async
-from django.db import router
+from django.db import IntegrityError, router
 
 from pikku_storage.access.actors import Actor, identity_of
 from pikku_storage.agents import inputs, personal, reads, removal, saving
@@ -29,7 +29,13 @@ from pikku_storage.auditing import AuditEvent, record
 from pikku_storage.db import engine
 from pikku_storage.db.fields import cut
 from pikku_storage.durations import Duration, to_milliseconds
-from pikku_storage.exceptions import AgentInputError, AgentRunNotFoundError, ThreadExistsError, ThreadNotFoundError
+from pikku_storage.exceptions import (
+    AgentInputError,
+    AgentRunNotFoundError,
+    MessageConflictError,
+    ThreadExistsError,
+    ThreadNotFoundError,
+)
 from pikku_storage.ids import new_id
 from pikku_storage.json import Json, to_json, to_json_object, to_text
 
@@ -142,12 +148,16 @@ class AgentStorageService(AsyncTwins):
         self._memories.put(memory_id, _scope(scope), plain, version=new_id(), at=self._engine.now())
 
     def swap_working_memory(
-        self, memory_id: str, scope: Literal["resource", "thread"], data: Json, *, seen: WorkingMemory
+        self, memory_id: str, scope: Literal["resource", "thread"], data: Json, *, seen: WorkingMemory | None
     ) -> bool:
-        """Remember a JSON object in place of what was seen; `False` if something else is remembered by now."""
+        """Remember a JSON object in place of what was seen, `None` for nothing; `False` if something else is remembered
+        by now."""
         plain = to_json_object(data, root="$data")
-        at = self._engine.now()
-        return bool(self._memories.swap(memory_id, _scope(scope), plain, seen=seen.version, version=new_id(), at=at))
+        write: dict[str, Any] = {"version": new_id(), "at": self._engine.now()}
+        if seen is None:
+            memory_id = to_text(memory_id, root="$memory_id")
+            return bool(self._memories.add(memory_id, _scope(scope), plain, **write))
+        return bool(self._memories.swap(memory_id, _scope(scope), plain, seen=seen.version, **write))
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
@@ -242,14 +252,23 @@ class AgentStorageService(AsyncTwins):
     # -- scores --------------------------------------------------------------------------------------------------------
 
     def save_score(
-        self, run_id: str, scorer_name: str, score: float, *, reason: str | None = None, metadata: Json = None
+        self,
+        run_id: str,
+        scorer_name: str,
+        score: float,
+        *,
+        reason: str | None = None,
+        metadata: Json = None,
+        score_id: str | None = None,
     ) -> Score:
-        """Add a grade of a run; earlier ones stay. An empty `metadata` is none. Raises `AgentRunNotFoundError`,
-        `AgentInputError` and `PayloadError`."""
+        """Add a grade of a run; earlier ones stay. An empty `metadata` is none. With a `score_id` of the caller's it is
+        added once: a grade of that run by that scorer that has the id already is answered with, as it is. Raises
+        `AgentRunNotFoundError`, `MessageConflictError` if the id is another grade's, `AgentInputError` and
+        `PayloadError`."""
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise AgentInputError(f"A score is a number, not {score!r}")
         graded = Score(
-            id=new_id(),
+            id=new_id() if score_id is None else to_text(score_id, root="$score_id"),
             run_id=run_id,
             scorer_name=to_text(scorer_name, root="$scorer_name"),
             score=float(to_json(score, root="$score")),
@@ -257,8 +276,16 @@ class AgentStorageService(AsyncTwins):
             metadata=to_json(metadata, root="$metadata") or None,
             created_at=self._engine.now(),
         )
-        if not self._scores.add(AgentRun, {name: getattr(graded, name) for name in Score.COLUMNS}):
-            raise AgentRunNotFoundError(run_id)
+        try:
+            if not self._scores.add(AgentRun, {name: getattr(graded, name) for name in Score.COLUMNS}):
+                raise AgentRunNotFoundError(run_id)
+        except IntegrityError:
+            known = reads.score(self.using, graded.id)
+            if known is None:
+                raise
+            if (known.run_id, known.scorer_name) != (run_id, graded.scorer_name):
+                raise MessageConflictError("score", graded.id) from None
+            return known
         return graded
 
     def get_scores(self, run_id: str) -> list[Score]:

@@ -54,6 +54,11 @@ class Engine(ABC):
         """What to compare with `__in`: the query itself, or what it finds, on an engine that cannot join cheaply."""
         return rows
 
+    def referred_to(self, rows: models.QuerySet[Any, Any], column: str) -> models.Q:
+        """The condition that at least one of `rows` refers to a row by that column. A page in some other order then
+        looks at one row after the other until it is full, and need not find everything first."""
+        return models.Q(models.Exists(rows.filter(**{column: models.OuterRef("pk")})))
+
     def prepare(self, *tables: type[models.Model]) -> None:  # noqa: B027 - most engines need nothing
         """Make what these tables need beside their migrations; again after every `migrate`."""
 

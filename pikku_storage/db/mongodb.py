@@ -95,6 +95,10 @@ class MongodbEngine(Engine):
         """See `Engine.subquery`: a join or a subquery would walk through the whole collection."""
         return list(rows)
 
+    def referred_to(self, rows: models.QuerySet[Any, Any], column: str) -> models.Q:
+        """See `Engine.referred_to`."""
+        return models.Q(pk__in=list(rows.order_by().values_list(column, flat=True).distinct()))
+
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`. `durable` makes no difference: the write concern is the connection's."""
         if any(isinstance(operation, Guard) for operation in rest) or (isinstance(first, Guard) and not rest):

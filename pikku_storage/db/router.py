@@ -9,6 +9,7 @@ from django.db import models
 from pikku_storage.conf import APP_LABELS, settings
 
 WORKFLOWS = f"{APP_LABELS}workflows"
+AGENTS = f"{APP_LABELS}agents"
 
 
 class PikkuRouter:
@@ -27,8 +28,9 @@ class PikkuRouter:
     db_for_write = db_for_read
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
-        """Our apps on our alias only, and workflows in the mirror; nothing else on either if it is not the project's
-        own database."""
+        """Our apps on our alias only, workflows in the mirror, and agents on the databases that are named for some of
+        them; nothing else on our alias and the mirror if it is not the project's own database."""
         if app_label.startswith(APP_LABELS):
-            return db == self.alias or (db == settings.MIRROR and app_label == WORKFLOWS)
+            others = {WORKFLOWS: {settings.MIRROR}, AGENTS: {*settings.AGENT_DATABASES.values()}}
+            return db == self.alias or db in others.get(app_label, ())
         return False if db in {self.alias, settings.MIRROR} - {"default"} else None

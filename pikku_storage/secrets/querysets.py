@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from django.db import IntegrityError
 from django.db.models import Q
 
 from pikku_storage.crypto.bound import PREFIX
@@ -49,12 +48,7 @@ class SaltQuerySet(EngineQuerySet["KekSalt"]):
     def add(self, key_version: int, salt: str, kek_check: str, *, at: datetime) -> bool:
         """Store the salt of a version; `False` if it has one already."""
         values = {"key_version": key_version, "salt": salt, "kek_check": kek_check, "created_at": at}
-        try:
-            with self.engine.savepoint():
-                self.engine.apply(Insert(self.model, values))
-        except IntegrityError:
-            return False
-        return True
+        return self.insert(Insert(self.model, values))
 
     def retire(self, key_version: int, *, at: datetime) -> bool:
         """From now on nothing is written under this version; `False` if it has no salt, or is retired already."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pikku_storage.auditing import AuditEvent, record
 from pikku_storage.db import engine
 from pikku_storage.exceptions import KeyNotAvailableError
 from pikku_storage.secrets.keyring import Keyring
@@ -29,6 +30,13 @@ def retire(version: int, tables: Sequence[SealedTable]) -> dict[str, int]:
     if needed:
         for keyring in marked:
             keyring.salts.reinstate(version)
+    event = AuditEvent(
+        type="secret.key.retired",
+        outcome="denied" if needed else "success",
+        wire_type="secrets",
+        metadata={"keyVersion": version, "needed": needed},
+    )
+    record(event)
     return needed
 
 

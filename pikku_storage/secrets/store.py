@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from django.db import router, transaction
 
 from pikku_storage.async_twins import AsyncTwins
+from pikku_storage.auditing import AuditEvent, record_all
 from pikku_storage.conf import SecretFormat, settings
 from pikku_storage.crypto.bound import Place
 from pikku_storage.db import engine
@@ -23,6 +24,9 @@ from pikku_storage.secrets.sealing import Sealed, seal, unseal
 from pikku_storage.secrets.values import SecretValue, plain
 
 SEALED_COLUMNS = ("key_version", "wrapped_dek", "ciphertext")
+_DONE = {Action.READ: "read", Action.WRITE: "written", Action.DELETE: "deleted", Action.ROTATE: "rotated"}
+_TOLD = {"secret_key": "key", "credential_name": "name", "user_id": "userId"}
+"""What the audit trail calls the columns of the audits."""
 
 
 class SealedStore(AsyncTwins):
@@ -137,6 +141,16 @@ class SealedStore(AsyncTwins):
         if wanted:
             subjects = [self._audited(identity) for identity in identities]
             self._audits.record(action.value, subjects, at=engine(self._using).now())
+            self._tell_trail(action, subjects)
+
+    def _tell_trail(self, action: Action, subjects: Sequence[Mapping[str, Any]]) -> None:
+        """One event for each, and one for all that a step of a rotation did: its own audit names them."""
+        metadata: list[dict[str, Json]] = [{_TOLD[name]: value for name, value in each.items()} for each in subjects]
+        if action is Action.ROTATE and subjects:
+            metadata = [{"count": len(subjects), "keyVersion": self._keyring.current_version}]
+        what = f"{self._model._meta.model_name}.{_DONE[action]}"
+        events = [AuditEvent(type=what, outcome="success", wire_type="secrets", metadata=each) for each in metadata]
+        record_all(events, using=self._using)
 
     def _together(self, action: Action, write: Callable[[], Sequence[Mapping[str, Any]]]) -> int:
         """A write, which answers what it was about, and its audit, as one transaction where there are any; answers how

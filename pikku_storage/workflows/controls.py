@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import partial
 from typing import Any, Final
-
-from django.db import transaction
 
 from pikku_storage.access.actors import identity_of, user_id_of
 from pikku_storage.async_twins import AsyncTwins
-from pikku_storage.auditing import AuditEvent, record
+from pikku_storage.auditing import AuditEvent, record_all
 from pikku_storage.exceptions import WorkflowInputError, WorkflowNotFoundError
 from pikku_storage.json import Json, to_text
 from pikku_storage.workflows.engine import admission, rules
@@ -114,7 +111,7 @@ class WorkflowControls(AsyncTwins):
     def _tell_trail(self, what: str, by: Any, **metadata: Json) -> None:
         """Tell the audit trail, once it is committed."""
         event = AuditEvent(type=what, outcome="success", actor=identity_of(by), wire_type="workflow", metadata=metadata)
-        transaction.on_commit(partial(record, event), using=self._runtime.using)
+        record_all([event], using=self._runtime.using)
 
     def _check_known(self, name: str) -> None:
         known = name in registry.workflows or self._runtime.runs.filter(workflow=name).exists()

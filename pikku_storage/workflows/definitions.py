@@ -30,6 +30,7 @@ from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, WorkflowInputError, WorkflowRegistrationError
 from pikku_storage.json import Json, to_json, to_json_object, to_text
+from pikku_storage.retry import RetryPolicy
 from pikku_storage.workflows.limits import (
     Deadline,
     KeyFunction,
@@ -42,7 +43,6 @@ from pikku_storage.workflows.limits import (
     parameters_of,
 )
 from pikku_storage.workflows.registry import registry
-from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.schedules.declarations import NAME_LENGTH as SCHEDULE_NAME_LENGTH
 from pikku_storage.workflows.schedules.declarations import Declaration
 

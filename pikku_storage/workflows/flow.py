@@ -11,6 +11,8 @@ from typing import Any, TypeAlias, TypeVar, overload
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, RPCNotFoundError, WorkflowInputError
 from pikku_storage.json import Json, to_json_object
+from pikku_storage.retry import RetryPolicy
+from pikku_storage.schemas import SchemaSource
 from pikku_storage.workflows.compensation import COMPENSATION_ARGUMENTS
 from pikku_storage.workflows.definitions import BaseWorkflow, FunctionDefinition, arguments_of, to_timeout
 from pikku_storage.workflows.engine import children, gates
@@ -20,9 +22,7 @@ from pikku_storage.workflows.errors import RPC_NOT_FOUND, at_step
 from pikku_storage.workflows.policies import Approvers
 from pikku_storage.workflows.records import ApprovalOutcome
 from pikku_storage.workflows.registry import registry
-from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.schedules.wire import fire_time_of
-from pikku_storage.workflows.schemas import SchemaSource
 
 T = TypeVar("T")
 StepFunction: TypeAlias = "FunctionDefinition[..., T] | BaseWorkflow | Callable[..., T] | str"

@@ -16,6 +16,7 @@ from pikku_storage.exceptions import (
 )
 from pikku_storage.ids import new_id
 from pikku_storage.json import Json, to_json, to_json_object, to_text
+from pikku_storage.retry import RetryPolicy
 from pikku_storage.workflows import reads
 from pikku_storage.workflows.engine.queued import claim_step
 from pikku_storage.workflows.engine.runtime import Runtime
@@ -23,7 +24,6 @@ from pikku_storage.workflows.errors import describe_error
 from pikku_storage.workflows.models import WorkflowVersion
 from pikku_storage.workflows.querysets import NewStep
 from pikku_storage.workflows.records import GraphState, Run, RunReport, StepInstance, StepState, Version
-from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
 from pikku_storage.workflows.timeline import (
     ReconstructedState,

@@ -269,7 +269,7 @@ def test_an_early_answer_is_judged_when_the_approval_is_reached(
 # -- the audit trail ---------------------------------------------------------------------------------------------------
 
 
-def told(audited: list[AuditEvent]) -> list[tuple[str, str | None, Any]]:
+def told(audited: list[AuditEvent]) -> list[tuple[str | None, str | None, Any]]:
     """Outcome, actor and refusal of each event."""
     answers = [event for event in audited if event.type == "workflow.approval.decided"]
     return [(event.outcome, event.actor.user_id, event.metadata["refusal"]) for event in answers]
@@ -342,7 +342,10 @@ def test_without_a_sink_all_is_the_same(outbox: RecordingDispatcher, settings: S
     answered(asked(outbox), outbox, True, by="bob")
 
 
-def test_by_default_the_trail_is_a_log(outbox: RecordingDispatcher, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_trail_may_be_a_log(
+    outbox: RecordingDispatcher, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "AUDIT_SINK": "pikku_storage.auditing.log_event"}
     run = asked(outbox)
     with caplog.at_level("INFO", "pikku_storage.audit"):
         answered(run, outbox, True, by="bob")

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
+from pikku_storage.agents.runs import AgentRunService
+from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.db import Engine, engine
 from pikku_storage.db.operations import NOT_NULL, Expired, Guard, Insert, InsertMany, OrNull, Update
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
@@ -217,3 +219,16 @@ def test_a_row_that_is_taken_in_a_transaction_is_free_after_its_rollback(
         assert take(update, ("pass_token",), durable=False) == {"pass_token": "mine"}
         transaction.set_rollback(True)
     assert WorkflowRun.objects.get().pass_token is None
+
+
+def test_rows_that_others_refer_to() -> None:
+    storage, lists = AgentStorageService(), AgentRunService()
+    threads = [storage.create_thread(owner).id for owner in ("ada", "ada", "eve")]
+    for thread in (threads[0], threads[0], threads[2]):
+        storage.create_run(agent_name="helper", thread_id=thread, resource_id="ada")
+    storage.create_run(agent_name="other", thread_id=threads[1], resource_id="ada")
+
+    assert {thread.id for thread in lists.list_threads(agent_name="helper")} == {threads[0], threads[2]}
+    assert [thread.id for thread in lists.list_threads(agent_name="helper", owners=["ada"])] == [threads[0]]
+    assert lists.list_threads(agent_name="nobody") == []
+    assert storage.prune_threads(0, agent_name="other") == 1

@@ -90,18 +90,18 @@ def test_what_services_share_is_checked(settings: Settings) -> None:
 
     good = {"REMOTE_SECRET": LONG, "JWT_SECRETS": {"1": LONG[::-1]}}
     assert ids() == ids(**good) == ids(DEPLOYMENT_ENDPOINT="https://one/api") == []
-    assert ids(REMOTE_SECRET=LONG) == ["pikku.E402"]
+    assert ids(REMOTE_SECRET=LONG) == ["pikku.E502"]
     assert ids(REMOTE_SECRET="short", JWT_SECRETS={"1": "", "2": "ab" * 20}) == [
-        "pikku.E401",
-        "pikku.E401",
-        "pikku.W401",
+        "pikku.E501",
+        "pikku.E501",
+        "pikku.W501",
     ]
-    assert ids(DEPLOYMENT_ENDPOINT="one:8000") == ids(DEPLOYMENT_ENDPOINT="celery://one") == ["pikku.E403"]
-    assert ids(DEPLOYMENT_TTL="10s") == ["pikku.W404"]
+    assert ids(DEPLOYMENT_ENDPOINT="one:8000") == ids(DEPLOYMENT_ENDPOINT="celery://one") == ["pikku.E503"]
+    assert ids(DEPLOYMENT_TTL="10s") == ["pikku.W504"]
     assert ids(DEPLOYMENT_TTL="soon", DEPLOYMENT_ENDPOINT=7, REMOTE_SECRET=7, JWT_SECRETS="x") == []
 
     @function(remote=True, name="checks.remote")
     def remote() -> None: ...
 
     assert ids(**good) == []
-    assert ids() == ["pikku.W403"]
+    assert ids() == ["pikku.W503"]

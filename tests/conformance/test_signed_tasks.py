@@ -186,8 +186,8 @@ def test_the_checks_say_that_a_secret_is_missing_short_or_weak(
 
     assert ids() == []
     configure()
-    assert ids() == ["pikku.W402"]
-    for secret, expected in (("short", ["pikku.E401"]), ("abc" * 20, ["pikku.W401"]), (7, ["pikku.W402"])):
+    assert ids() == ["pikku.W502"]
+    for secret, expected in (("short", ["pikku.E501"]), ("abc" * 20, ["pikku.W501"]), (7, ["pikku.W502"])):
         configure(QUEUE_IDENTITY_SECRET=secret)
         assert ids() == expected
     monkeypatch.setattr(queue_identity, "_signing", False)

@@ -23,6 +23,8 @@ from pikku_storage.workflows.records import Schedule
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
+from tests.conformance.recording import events
+from tests.conformance.support import DATABASE
 from tests.console.conftest import client_of, context_of
 from tests.console.urls import list_url, url_of
 
@@ -326,3 +328,20 @@ def test_the_page_of_a_run_names_its_schedule(root_client: Client, schedules: Sc
     fire = datetime.fromisoformat(run.wire["fireTime"])
     assert "schedule · tidy_up · queued" in page
     assert f"for {fire:%Y-%m-%d %H}:00 UTC" in page
+
+
+def test_what_operators_change_reaches_the_audit_trail(
+    schedules: ScheduleService, root_client: Client, settings: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "AUDIT_SINK": "tests.conformance.recording.keep_event"}
+    events.clear()
+    with django_capture_on_commit_callbacks(using=DATABASE, execute=True):
+        root_client.post(address("change", NAME), {**VALUES, "cron": "0 7 * * *", "enabled": ""})
+        chosen = {"action": "resume", "_selected_action": [stored(NAME).id]}
+        root_client.post(list_url("workflowschedule"), chosen)
+        root_client.post(address("delete", NAME), {"post": "yes"})
+    told = [(event.type, event.metadata["schedule"], event.actor.user_id is not None) for event in events]
+    kinds = ["updated", "paused", "resumed", "deleted"]
+    assert told == [(f"workflow.schedule.{kind}", NAME, True) for kind in kinds]
+    assert events[0].metadata["changed"] == ["cron", "overlap"]
+    events.clear()

@@ -6,6 +6,7 @@ import pytest
 from pytest_django import Settings
 
 from pikku_storage.access.declarations import declarations
+from pikku_storage.agents.scoring import scorers
 from pikku_storage.workflows.registry import registry
 from tests.docs.worker import working
 from tests.secret_keys import PASSPHRASE
@@ -18,6 +19,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "workflows", {})
     for name in ("scopes", "roles", "problems"):
         monkeypatch.setattr(declarations, name, getattr(declarations, name).copy())
+    monkeypatch.setattr(scorers, "by_name", {})
 
 
 @pytest.fixture

@@ -24,6 +24,9 @@ from pikku_storage.agents.access import AgentAccess
 from pikku_storage.agents.runs import AgentRunService
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.agents.statuses import ApprovalStatus
+from pikku_storage.audit import Audit
+from pikku_storage.audit.service import AuditService
+from pikku_storage.auditing import AuditEvent
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.deployments import tasks as deployment_tasks
 from pikku_storage.deployments.records import Deployment
@@ -34,6 +37,10 @@ from pikku_storage.secrets.credentials import CredentialService, ScopedCredentia
 from pikku_storage.secrets.keys import SettingsKeys
 from pikku_storage.secrets.service import ScopedSecrets, SecretService
 from pikku_storage.testing import plugin
+from pikku_storage.webhooks import sign_webhook, verify_webhook
+from pikku_storage.webhooks import tasks as webhook_tasks
+from pikku_storage.webhooks.records import Attempt, Delivery, DeliveryWithAttempts
+from pikku_storage.webhooks.service import WebhookService
 from pikku_storage.workflows import (
     GraphDefinition,
     Limits,
@@ -193,7 +200,15 @@ TYPES = {
     "BigIntegerField": "integer",
     "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_access", "pikku_agents", "pikku_deployments"]
+APPS = [
+    "pikku_workflows",
+    "pikku_secrets",
+    "pikku_access",
+    "pikku_agents",
+    "pikku_audit",
+    "pikku_webhooks",
+    "pikku_deployments",
+]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +279,27 @@ def test_the_functions_and_records_of_access_are_documented() -> None:
 @pytest.mark.parametrize("cls", [AgentStorageService, AgentRunService, AgentAccess], ids=lambda cls: cls.__name__)
 def test_every_operation_of_agents_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "agents.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_every_operation_of_the_audit_trail_is_documented() -> None:
+    page = REFERENCE / "audit.md"
+    assert documented_signatures(section_of(page, "`AuditService`")) == signatures(AuditService)
+    text = section_of(page, "`audit_context` and `@audited`")
+    assert f"`{signature_text('audit_context', Audit.__init__)}`" in text
+    for name in ("note", "anote"):
+        assert f"`{signature_text(name, getattr(Audit, name))}`" in text
+    named = {code for row in table_rows(page, "Events") for code in codes_in(row[0])}
+    assert named == {field.name for field in fields(AuditEvent)}
+
+
+def test_every_operation_of_webhooks_is_documented() -> None:
+    page = REFERENCE / "webhooks.md"
+    assert documented_signatures(section_of(page, "`WebhookService`")) == signatures(WebhookService)
+    for of in (sign_webhook, verify_webhook):
+        assert f"`{signature_text(of.__name__, of, skip=0)}`" in prose_of(page)
+    for record in (Delivery, Attempt, DeliveryWithAttempts):
+        row = next(row for row in table_rows(page, "Records") if codes_in(row[0]) == [record.__name__])
+        assert codes_in(row[1]) == [field.name for field in fields(record)]
 
 
 def test_what_services_share_is_documented() -> None:
@@ -354,10 +390,9 @@ def test_every_record_is_documented_with_its_fields() -> None:
 def test_tasks_are_documented_with_their_options() -> None:
     page = REFERENCE / "celery.md"
     own = [value for value in vars(tasks).values() if isinstance(value, Task)]
-    of_agents = [value for value in vars(agent_tasks).values() if isinstance(value, Task)]
-    of_deployments = [value for value in vars(deployment_tasks).values() if isinstance(value, Task)]
-    every = [*own, *of_agents, *of_deployments]
-    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in every]
+    modules = (agent_tasks, webhook_tasks, deployment_tasks)
+    others = [value for of in modules for value in vars(of).values() if isinstance(value, Task)]
+    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in (*own, *others)]
     table = prose_of(page).split("| option of the tasks")[1]
     options = re.findall(r"^\| `(\w+)` \| `?([\w\"]+)`? \|", table, re.MULTILINE)
     assert len(options) > 3

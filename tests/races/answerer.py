@@ -9,6 +9,8 @@ from typing import Any
 import django
 from django.test.utils import override_settings
 
+from tests.races.together import wait_for_the_word
+
 
 class Nowhere:
     """A dispatcher whose messages all get lost: the test drives the runs."""
@@ -40,9 +42,7 @@ def main() -> None:
     """Say that this process is ready, wait for the word, then answer."""
     django.setup()
     name, *run_ids = sys.argv[1:]
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
+    wait_for_the_word()
     with override_settings(PIKKU_STORAGE={"DISPATCHER": Nowhere.PATH}):
         json.dump(answer_all(name, run_ids), sys.stdout)
 

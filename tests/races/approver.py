@@ -7,6 +7,8 @@ import sys
 
 import django
 
+from tests.races.together import wait_for_the_word
+
 
 def approve_all(name: str, call_ids: list[str]) -> list[str]:
     """Approve each call in this name, in an order of this caller's own; the calls that it decided."""
@@ -20,9 +22,8 @@ def approve_all(name: str, call_ids: list[str]) -> list[str]:
 def main() -> None:
     """Say that this process is ready, wait for the word, then decide."""
     django.setup()
-    print("ready", flush=True)  # noqa: T201
-    sys.stdin.readline()
-    print(json.dumps(approve_all(sys.argv[1], sys.argv[2:])))  # noqa: T201
+    wait_for_the_word()
+    json.dump(approve_all(sys.argv[1], sys.argv[2:]), sys.stdout)
 
 
 if __name__ == "__main__":

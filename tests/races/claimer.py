@@ -7,6 +7,8 @@ import sys
 
 import django
 
+from tests.races.together import wait_for_the_word
+
 
 def claim_all(run_id: str, names: list[str]) -> list[str]:
     """Claim the steps in an order of this caller's own; the names it won."""
@@ -24,9 +26,7 @@ def main() -> None:
 
     run_id = sys.argv[1]
     names = [step.step_name for step in WorkflowService().list_step_states(run_id)]
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
+    wait_for_the_word()
     json.dump(claim_all(run_id, names), sys.stdout)
 
 

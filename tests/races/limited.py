@@ -13,6 +13,7 @@ import django
 from django.utils import timezone
 
 from pikku_storage.workflows import Limits, current_step, function, workflow
+from tests.races.together import wait_for_the_word
 
 if TYPE_CHECKING:
     from pikku_storage.workflows.flow import Flow
@@ -90,9 +91,7 @@ def main() -> None:
     django.setup()
     from pikku_storage.workflows.service import WorkflowService
 
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
+    wait_for_the_word()
     service = WorkflowService()
     data: list[dict[str, Any]] = [{"key": "ab"[number % 2]} for number in range(count)]
     runs = [service.run_inline(name, each) for each in data]

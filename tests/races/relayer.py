@@ -6,6 +6,8 @@ import sys
 
 import django
 
+from tests.races.together import wait_for_the_word
+
 
 def main() -> None:
     """Say that this process is ready, wait for the word, then look for what is due."""
@@ -16,9 +18,7 @@ def main() -> None:
 
     runtime = Runtime()
     engine(runtime.using).now()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
+    wait_for_the_word()
     json.dump(relay_schedules(runtime).driven, sys.stdout)
 
 

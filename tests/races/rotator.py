@@ -7,6 +7,8 @@ import sys
 
 import django
 
+from tests.races.together import wait_for_the_word
+
 BATCH = 20
 
 
@@ -21,16 +23,10 @@ def main() -> None:
     table = sealed_tables()[0]
     table.keyring.kek_to_write()
     list(table.keyring.keks_to_read(1))
-    say("ready")
-    sys.stdin.readline()
+    wait_for_the_word()
     for _ in rotate(table):
-        say("batch")
-
-
-def say(word: str) -> None:
-    """Write a line at once."""
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
+        sys.stdout.write("batch\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,21 +1,16 @@
 """Many writers of the same thread, and many people at the same approval."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connections
 
 from pikku_storage.agents.models import AgentMessage, AgentRun, AgentThread, AgentToolCall
 from pikku_storage.agents.runs import AgentRunService
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.exceptions import ThreadNotFoundError
 from tests.races.approver import approve_all
+from tests.races.together import answers_of_processes, in_threads, together
 
 CALLS = 20
 THREADS = 8
@@ -42,20 +37,6 @@ def waiting(storage: AgentStorageService) -> list[str]:
     return ids
 
 
-def side_by_side(work: list[Callable[[], Any]]) -> list[Any]:
-    barrier = Barrier(len(work))
-
-    def begin(each: Callable[[], Any]) -> Any:
-        try:
-            barrier.wait(30)
-            return each()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(len(work)) as pool:
-        return list(pool.map(begin, work))
-
-
 def assert_one_each(storage: AgentStorageService, ids: list[str], won: dict[str, list[str]]) -> None:
     """Each call was decided by the one who was told so (fault P10)."""
     assert sorted(call_id for calls in won.values() for call_id in calls) == sorted(ids)
@@ -67,7 +48,7 @@ def assert_one_each(storage: AgentStorageService, ids: list[str], won: dict[str,
 @pytest.mark.contract("AS-16")
 def test_of_threads_that_approve_one_wins(storage: AgentStorageService, waiting: list[str]) -> None:
     names = [f"thread {number}" for number in range(THREADS)]
-    won = side_by_side([lambda name=name: approve_all(name, list(waiting)) for name in names])  # type: ignore[misc]
+    won = together(*[partial(approve_all, name, list(waiting)) for name in names])
     assert_one_each(storage, waiting, dict(zip(names, won, strict=True)))
 
 
@@ -75,29 +56,7 @@ def test_of_processes_that_approve_one_wins(
     storage: AgentStorageService, waiting: list[str], process_env: dict[str, str]
 ) -> None:
     names = [f"process {number}" for number in range(PROCESSES)]
-    command = [sys.executable, "-m", "tests.races.approver"]
-    approvers = [
-        subprocess.Popen(
-            [*command, name, *waiting], env=process_env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for name in names
-    ]
-    try:
-        for approver in approvers:
-            assert approver.stdout is not None
-            assert approver.stdout.readline() == "ready\n"
-        for approver in approvers:
-            assert approver.stdin is not None
-            approver.stdin.write("go\n")
-            approver.stdin.flush()
-        won = [json.loads(approver.communicate(timeout=60)[0]) for approver in approvers]
-    finally:
-        for approver in approvers:
-            approver.kill()
-            approver.wait()
-            for pipe in (approver.stdin, approver.stdout):
-                if pipe is not None:
-                    pipe.close()
+    won = answers_of_processes("tests.races.approver", [[name, *waiting] for name in names], process_env)
     assert_one_each(storage, waiting, dict(zip(names, won, strict=True)))
 
 
@@ -108,7 +67,7 @@ def test_the_same_batch_from_many_is_there_once(storage: AgentStorageService) ->
         {"id": "a", "role": "user", "content": "add"},
         {"id": "b", "role": "assistant", "toolCalls": [call]},
     ]
-    side_by_side([lambda: storage.save_messages("t", batch)] * THREADS)
+    in_threads(lambda index: storage.save_messages("t", batch))
     assert [(message.id, len(message.tool_calls)) for message in storage.get_messages("t")] == [("a", 0), ("b", 1)]
 
 
@@ -119,7 +78,7 @@ def test_of_many_writers_none_is_lost_and_each_keeps_its_order(storage: AgentSto
         for number in range(5):
             storage.save_messages("t", [{"role": "user", "content": [writer, number, part]} for part in range(2)])
 
-    side_by_side([lambda writer=writer: write(writer) for writer in range(THREADS)])  # type: ignore[misc]
+    in_threads(write, THREADS)
     found = [message.content for message in storage.get_messages("t")]
     for writer in range(THREADS):
         own = [content for content in found if content[0] == writer]
@@ -141,17 +100,15 @@ def test_a_thread_that_is_deleted_while_others_write_leaves_nothing(storage: Age
             except ThreadNotFoundError:
                 return
 
-        deleting = [lambda name=name: storage.delete_thread(name)] * 2
-        side_by_side([*(lambda writer=writer: write(writer) for writer in range(4)), *deleting])
+        delete = partial(storage.delete_thread, name)
+        together(*[partial(write, writer) for writer in range(4)], delete, delete)
         storage.delete_thread(name)
     left: list[Any] = [AgentThread, AgentMessage, AgentToolCall, AgentRun]
     assert {model.__name__: model.everyones.count() for model in left if model.everyones.exists()} == {}
 
 
 def test_a_memory_that_many_save_is_one_of_theirs(storage: AgentStorageService) -> None:
-    side_by_side(
-        [lambda n=n: storage.save_working_memory("ada", "resource", {"by": n, "again": n}) for n in range(THREADS)]  # type: ignore[misc]
-    )
+    in_threads(lambda n: storage.save_working_memory("ada", "resource", {"by": n, "again": n}), THREADS)
     memory = storage.get_working_memory("ada", "resource")
     assert memory is not None
     assert memory["by"] == memory["again"]

@@ -1,16 +1,10 @@
 """Many people, one answer: threads and processes that answer the same approvals at the same time, and expiries."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connections
 from pytest_django import Settings
 
 from pikku_storage.db import clock
@@ -21,6 +15,7 @@ from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
 from tests.races.answerer import Nowhere, answer_all
+from tests.races.together import answers_of_processes, together
 
 RUNS = 12
 THREADS = 8
@@ -49,20 +44,6 @@ def waiting() -> list[WorkflowRunHandle]:
     return runs
 
 
-def side_by_side(work: list[Callable[[], list[str]]]) -> list[list[str]]:
-    barrier = Barrier(len(work))
-
-    def begin(each: Callable[[], list[str]]) -> list[str]:
-        try:
-            barrier.wait(30)
-            return each()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(len(work)) as pool:
-        return list(pool.map(begin, work))
-
-
 def assert_one_answer_each(runs: list[WorkflowRunHandle], taken: dict[str, list[str]]) -> None:
     """Each run ended with the answer of the one who was told that it was taken."""
     for run in runs:
@@ -76,36 +57,14 @@ def assert_one_answer_each(runs: list[WorkflowRunHandle], taken: dict[str, list[
 def test_of_threads_that_answer_one_is_taken(waiting: list[WorkflowRunHandle]) -> None:
     run_ids = [run.id for run in waiting]
     names = [f"thread {number}" for number in range(THREADS)]
-    taken = side_by_side([lambda name=name: answer_all(name, list(run_ids)) for name in names])  # type: ignore[misc]
+    taken = together(*[partial(answer_all, name, list(run_ids)) for name in names])
     assert_one_answer_each(waiting, dict(zip(names, taken, strict=True)))
 
 
 def test_of_processes_that_answer_one_is_taken(waiting: list[WorkflowRunHandle], process_env: dict[str, str]) -> None:
     names = [f"process {number}" for number in range(PROCESSES)]
-    command = [sys.executable, "-m", "tests.races.answerer"]
     run_ids = [run.id for run in waiting]
-    answerers = [
-        subprocess.Popen(
-            [*command, name, *run_ids], env=process_env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for name in names
-    ]
-    try:
-        for answerer in answerers:
-            assert answerer.stdout is not None
-            assert answerer.stdout.readline() == "ready\n"
-        for answerer in answerers:
-            assert answerer.stdin is not None
-            answerer.stdin.write("go\n")
-            answerer.stdin.flush()
-        taken = [json.loads(answerer.communicate(timeout=60)[0]) for answerer in answerers]
-    finally:
-        for answerer in answerers:
-            answerer.kill()
-            answerer.wait()
-            for pipe in (answerer.stdin, answerer.stdout):
-                if pipe is not None:
-                    pipe.close()
+    taken = answers_of_processes("tests.races.answerer", [[name, *run_ids] for name in names], process_env)
     assert_one_answer_each(waiting, dict(zip(names, taken, strict=True)))
 
 
@@ -131,7 +90,7 @@ def test_an_answer_and_the_expiry_race_and_one_wins(waiting: list[WorkflowRunHan
         return []
 
     with clock.travel(timedelta(hours=2)):
-        entered, _ = side_by_side([answer, expire])
+        entered, _ = together(answer, expire)
         for run in waiting:
             service.orchestrate_workflow(run.id)
     assert {run.id: run.output for run in waiting} == {run.id: "late" if run.id in entered else None for run in waiting}

@@ -14,7 +14,7 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from pikku_storage.workflows.service import WorkflowService
-from tests.races.test_starts import together
+from tests.races.together import in_threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,7 +49,7 @@ def test_a_child_that_many_make_is_one_run() -> None:
     steps = service.list_step_states(run_id)
     WorkflowRun.objects.filter(parent_run_id=run_id).delete()
 
-    together(lambda index: children.start(WorkflowService()._runtime, run, steps, inline=False), threads=8)
+    in_threads(lambda index: children.start(WorkflowService()._runtime, run, steps, inline=False), threads=8)
 
     assert {each.id for each in service.list_child_runs(run_id)} == {step.child_run_id for step in steps}
 
@@ -59,7 +59,7 @@ def test_many_that_tell_a_parent_settle_its_steps_once() -> None:
     run_id = _begun()
     ids = [each.id for each in service.list_child_runs(run_id)]
 
-    together(lambda index: WorkflowService().orchestrate_workflow(ids[index % 2]), threads=8)
+    in_threads(lambda index: WorkflowService().orchestrate_workflow(ids[index % 2]), threads=8)
 
     handle = service.get_handle(run_id)
     if not handle.get().is_terminal:
@@ -86,7 +86,7 @@ def test_a_cancellation_meets_the_making_of_children_and_their_work() -> None:
             for each in own.list_child_runs(run_id):
                 own.orchestrate_workflow(each.id)
 
-        together(act, threads=3)
+        in_threads(act, threads=3)
     with travel(timedelta(minutes=10)):
         service.relay()
         service.relay()

@@ -1,18 +1,13 @@
 """Many workers, one winner: threads and processes that claim the same steps at the same time."""
 
-import json
-import subprocess
-import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import pytest
-from django.db import connections
 
 from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.service import WorkflowService
 from tests.races.claimer import claim_all
+from tests.races.together import answers_of_processes, in_threads
 
 STEPS = 50
 THREADS = 16
@@ -50,41 +45,11 @@ def assert_one_winner_each(won: list[list[str]], run_id: str, attempt: int) -> N
 def test_threads_win_each_step_once(contested: tuple[str, int]) -> None:
     run_id, attempt = contested
     names = [step.step_name for step in WorkflowService().list_step_states(run_id)]
-    barrier = Barrier(THREADS)
-
-    def claim() -> list[str]:
-        try:
-            barrier.wait(30)
-            return claim_all(run_id, list(names))
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        won = [future.result() for future in [pool.submit(claim) for _ in range(THREADS)]]
+    won = in_threads(lambda index: claim_all(run_id, list(names)), THREADS)
     assert_one_winner_each(won, run_id, attempt)
 
 
 def test_processes_win_each_step_once(contested: tuple[str, int], process_env: dict[str, str]) -> None:
     run_id, attempt = contested
-    command = [sys.executable, "-m", "tests.races.claimer", run_id]
-    claimers = [
-        subprocess.Popen(command, env=process_env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(PROCESSES)
-    ]
-    try:
-        for claimer in claimers:
-            assert claimer.stdout is not None
-            assert claimer.stdout.readline() == "ready\n"
-        for claimer in claimers:
-            assert claimer.stdin is not None
-            claimer.stdin.write("go\n")
-            claimer.stdin.flush()
-        won = [json.loads(claimer.communicate(timeout=60)[0]) for claimer in claimers]
-    finally:
-        for claimer in claimers:
-            claimer.kill()
-            claimer.wait()
-            for pipe in (claimer.stdin, claimer.stdout):
-                if pipe is not None:
-                    pipe.close()
+    won = answers_of_processes("tests.races.claimer", [[run_id]] * PROCESSES, process_env)
     assert_one_winner_each(won, run_id, attempt)

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
 import pytest
-from django.db import connections
 
 from pikku_storage.access.declarations import DeclaredRole
 from pikku_storage.access.models import RoleScope, UserRole, UserScope
 from pikku_storage.access.service import ScopeService
 from pikku_storage.access.sessions import SessionStore
 from pikku_storage.exceptions import RoleNotFoundError, ScopeNotFoundError
+from tests.races.together import together
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUNDS = 8
-
-
-def together(*actions: Callable[[], Any]) -> list[Any]:
-    """Carry the actions out in threads that begin at the same moment."""
-    barrier = threading.Barrier(len(actions))
-
-    def one(action: Callable[[], Any]) -> Any:
-        try:
-            barrier.wait(30)
-            return action()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(len(actions)) as pool:
-        return [future.result() for future in [pool.submit(one, action) for action in actions]]
 
 
 @pytest.fixture

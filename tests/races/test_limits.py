@@ -1,15 +1,11 @@
 """Never more runs inside than a limit says, whoever races: threads that share a broker, processes that carry runs out
 inline, and processes that are killed."""
 
-import json
 import queue
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -25,6 +21,7 @@ from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.models import WorkflowRun, WorkflowSlot
 from pikku_storage.workflows.service import WorkflowService
 from tests.races.limited import LIMIT, PER_KEY
+from tests.races.together import answers_of_processes, processes
 
 THREADS = 16
 PROCESSES = 8
@@ -133,30 +130,9 @@ def test_of_many_that_begin_at_once_as_many_do_as_the_rate_says() -> None:
     assert {run.waits_for["kind"] for run in runs if run.status == "running"} == {"rate_limit"}
 
 
-@contextmanager
-def processes(count: int, name: str, runs: int, env: dict[str, str]) -> Iterator[list["subprocess.Popen[str]"]]:
-    """Processes that begin at the same moment."""
-    command = [sys.executable, "-m", "tests.races.limited", name, str(runs)]
-    with ExitStack() as stack:
-        begun = []
-        for _ in range(count):
-            process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            begun.append(process)
-        for process in begun:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in begun:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        yield begun
-
-
 def test_processes_are_never_more_inside_than_the_limit(process_env: dict[str, str]) -> None:
-    with processes(PROCESSES, "limits.keyed", 4, process_env) as begun:
-        outputs = [output for process in begun for output in json.loads(process.communicate(timeout=120)[0])]
+    answers = answers_of_processes("tests.races.limited", [["limits.keyed", "4"]] * PROCESSES, process_env)
+    outputs = [output for answer in answers for output in answer]
 
     assert len(outputs) == PROCESSES * 4
     assert max(output[0] for output in outputs) <= LIMIT
@@ -165,7 +141,7 @@ def test_processes_are_never_more_inside_than_the_limit(process_env: dict[str, s
 
 
 def test_killed_holders_free_their_slots(process_env: dict[str, str]) -> None:
-    with processes(LIMIT, "limits.hanging", 1, process_env) as begun:
+    with processes("tests.races.limited", [["limits.hanging", "1"]] * LIMIT, process_env) as begun:
         for process in begun:
             assert process.stdout is not None
             assert process.stdout.readline() == "hanging\n"

@@ -2,18 +2,15 @@
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from threading import Barrier
 
 import pytest
-from django.db import connections
 
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
-from pikku_storage.workflows.records import Pruned
 from pikku_storage.workflows.service import WorkflowService
 from tests.factories import A_MONDAY, AttemptRowFactory, RunRowFactory, StepRowFactory
+from tests.races.together import in_threads
 
 ROOT = Path(__file__).parents[2]
 RUNS = 40
@@ -39,17 +36,8 @@ def nothing_is_left() -> bool:
 
 
 def test_of_several_at_once_each_run_is_deleted_by_one(old_runs: list[str]) -> None:
-    barrier = Barrier(THREADS)
-
-    def prune() -> Pruned:
-        try:
-            barrier.wait(30)
-            return WorkflowService().prune_runs("1d", statuses=["completed"], batch=7)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        pruned = [future.result() for future in [pool.submit(prune) for _ in range(THREADS)]]
+    service = WorkflowService()
+    pruned = in_threads(lambda index: service.prune_runs("1d", statuses=["completed"], batch=7), THREADS)
 
     assert sum(each.deleted for each in pruned) == RUNS
     assert nothing_is_left()

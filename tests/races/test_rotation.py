@@ -2,18 +2,12 @@
 
 import json
 import signal
-import subprocess
-import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
-from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connections
 
 from pikku_storage.crypto import envelope
 from pikku_storage.crypto.bound import Place
@@ -28,6 +22,7 @@ from pikku_storage.secrets.store import SEALED_COLUMNS
 from pikku_storage.secrets.tables import sealed_tables
 from pikku_storage.secrets.values import SecretValue
 from tests.conformance.support import DATABASE
+from tests.races.together import processes, together
 from tests.secret_keys import keys_of_version
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,21 +31,6 @@ UseKeys = Callable[..., None]
 SECRETS = 60
 MANY = 300
 BATCHES = 2
-
-
-def together(*actions: Callable[[], Any]) -> list[Any]:
-    """Carry the actions out in threads that begin at the same moment."""
-    barrier = threading.Barrier(len(actions))
-
-    def one(action: Callable[[], Any]) -> Any:
-        try:
-            barrier.wait(30)
-            return action()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(len(actions)) as pool:
-        return [future.result() for future in [pool.submit(one, action) for action in actions]]
 
 
 def store_many(count: int) -> list[str]:
@@ -121,18 +101,11 @@ def test_a_rotation_that_is_killed_is_finished_by_the_next_one(use_keys: UseKeys
         "PIKKU_SECRET_KEK_VERSION": "2",
         "PIKKU_SECRET_PREVIOUS_KEKS": json.dumps(given["SECRET_PREVIOUS_KEKS"]),
     }
-    command = [sys.executable, "-m", "tests.races.rotator"]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env={**process_env, **variables}, **pipes) as rotator:
-        try:
-            assert rotator.stdout is not None
-            assert rotator.stdin is not None
-            assert rotator.stdout.readline() == "ready\n"
-            rotator.stdin.write("go\n")
-            rotator.stdin.flush()
-            assert [rotator.stdout.readline() for _ in range(BATCHES)] == ["batch\n"] * BATCHES
-        finally:
-            rotator.send_signal(signal.SIGKILL)
+    with processes("tests.races.rotator", [[]], {**process_env, **variables}) as (rotator,):
+        assert rotator.stdout is not None
+        assert [rotator.stdout.readline() for _ in range(BATCHES)] == ["batch\n"] * BATCHES
+        rotator.send_signal(signal.SIGKILL)
+        rotator.wait()
     assert rotator.returncode == -signal.SIGKILL
 
     found = versions()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -21,7 +18,7 @@ from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.schedules.fires import Fires
 from pikku_storage.workflows.schedules.service import ScheduleService
 from pikku_storage.workflows.service import WorkflowService
-from tests.races.test_starts import together
+from tests.races.together import answers_of_processes, in_threads
 
 SCHEDULES = 10
 MISSED = 5
@@ -73,40 +70,20 @@ def test_of_many_threads_one_starts_each_fire(catch_up: str) -> None:
     fires = missed(catch_up)
     expected = fires if catch_up == "all" else {name: times[-1:] for name, times in fires.items()}
 
-    started = together(lambda index: WorkflowService(worker=f"w{index}").relay(), threads=RELAYS)
+    started = in_threads(lambda index: WorkflowService(worker=f"w{index}").relay(), threads=RELAYS)
 
     assert_one_run_each(expected, started)
 
 
 def test_of_many_threads_one_starts_a_run_that_may_not_overlap() -> None:
     fires = missed("all", overlap="skip")
-    started = together(lambda index: WorkflowService(worker=f"w{index}").relay(), threads=RELAYS)
+    started = in_threads(lambda index: WorkflowService(worker=f"w{index}").relay(), threads=RELAYS)
     assert_one_run_each({name: times[:1] for name, times in fires.items()}, started)
 
 
 def test_of_many_processes_one_starts_each_fire(process_env: dict[str, str]) -> None:
     fires = missed("all")
-    command = [sys.executable, "-m", "tests.races.relayer"]
-    relayers = [
-        subprocess.Popen(command, env=process_env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(PROCESSES)
-    ]
-    try:
-        for relayer in relayers:
-            assert relayer.stdout is not None
-            assert relayer.stdout.readline() == "ready\n"
-        for relayer in relayers:
-            assert relayer.stdin is not None
-            relayer.stdin.write("go\n")
-            relayer.stdin.flush()
-        started = [json.loads(relayer.communicate(timeout=60)[0]) for relayer in relayers]
-    finally:
-        for relayer in relayers:
-            relayer.kill()
-            relayer.wait()
-            for pipe in (relayer.stdin, relayer.stdout):
-                if pipe is not None:
-                    pipe.close()
+    started = answers_of_processes("tests.races.relayer", [[]] * PROCESSES, process_env)
     assert_one_run_each(fires, started)
 
 
@@ -122,7 +99,7 @@ def test_backfills_and_relays_that_meet_start_each_fire_once() -> None:
             ScheduleService().backfill(name, start=start, end=end)
         return []
 
-    together(act, threads=RELAYS)
+    in_threads(act, threads=RELAYS)
     runs: Any = WorkflowRun.objects.filter(workflow=tick.name).values_list("wire", flat=True)
     assert Counter((wire["schedule"], wire["fireTime"]) for wire in runs) == Counter(
         {(name, fire): 1 for name, times in fires.items() for fire in times}
@@ -136,6 +113,6 @@ def test_processes_that_start_together_declare_each_schedule_once(monkeypatch: p
     @workflow(name="races.declared", schedule="@daily")
     def declared(flow: Flow) -> None: ...
 
-    changed = together(lambda index: ScheduleService().synchronise(), threads=RELAYS)
+    changed = in_threads(lambda index: ScheduleService().synchronise(), threads=RELAYS)
     assert WorkflowSchedule.objects.filter(name=declared.name).count() == 1
     assert sum(changed) == WorkflowSchedule.objects.count()

@@ -1,13 +1,9 @@
 """Races beside claims: the same key started twice, outcomes against the relay, state keys, and passes that meet."""
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TypeVar
 
 import pytest
-from django.db import connections
 from pytest_django.fixtures import Settings
 
 from pikku_storage.db.clock import travel
@@ -16,26 +12,12 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.service import WorkflowService
+from tests.races.together import in_threads
 
 THREADS = 12
 T = TypeVar("T")
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def together(action: Callable[[int], T], threads: int = THREADS) -> list[T]:
-    """Run `action(index)` in many threads at the same moment."""
-    barrier = threading.Barrier(threads)
-
-    def one(index: int) -> T:
-        try:
-            barrier.wait(30)
-            return action(index)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(threads) as pool:
-        return [future.result() for future in [pool.submit(one, index) for index in range(threads)]]
 
 
 @function(name="races.noop", retries=0)
@@ -62,7 +44,7 @@ def no_messages(settings: Settings) -> None:
 
 @pytest.mark.usefixtures("no_messages")
 def test_one_key_is_one_run_however_many_start_it() -> None:
-    handles = together(lambda index: simple.start({"number": 1}, idempotency_key="order-1"))
+    handles = in_threads(lambda index: simple.start({"number": 1}, idempotency_key="order-1"))
     assert len({handle.id for handle in handles}) == 1
     assert sum(handle.created for handle in handles) == 1
     assert WorkflowRun.objects.count() == 1
@@ -71,7 +53,7 @@ def test_one_key_is_one_run_however_many_start_it() -> None:
 @pytest.mark.usefixtures("no_messages")
 def test_many_orchestrators_run_each_step_once() -> None:
     handle = simple.start({"number": 1})
-    together(lambda index: WorkflowService(worker=f"w{index}").orchestrate_workflow(handle.id))
+    in_threads(lambda index: WorkflowService(worker=f"w{index}").orchestrate_workflow(handle.id))
     assert handle.status == "completed"
     assert [step.attempt_count for step in handle.steps()] == [1]
     assert list(find_violations()) == []
@@ -81,7 +63,7 @@ def test_many_orchestrators_run_each_step_once() -> None:
 def test_concurrent_state_keys_all_survive() -> None:
     service = WorkflowService()
     run_id = service.create_run("state", {})
-    together(lambda index: [service.update_run_state(run_id, f"k{index}.{n}", n) for n in range(10)])
+    in_threads(lambda index: [service.update_run_state(run_id, f"k{index}.{n}", n) for n in range(10)])
     assert service.get_run_state(run_id) == {f"k{index}.{n}": n for index in range(THREADS) for n in range(10)}
 
 
@@ -100,7 +82,7 @@ def test_an_outcome_and_a_reclaim_cannot_both_count() -> None:
         ]
 
     with travel(timedelta(minutes=2)):
-        results = together(lambda index: finish(index) if index % 2 else service.relay(limit=20), threads=4)
+        results = in_threads(lambda index: finish(index) if index % 2 else service.relay(limit=20), threads=4)
         steps = service.list_step_states(run_id)
     wins = [result for index, result in enumerate(results) if index % 2]
     for number, step in enumerate(steps):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from pikku_storage.retry import RetryPolicy
 from pikku_storage.workflows.engine.backoff import delay_of
-from pikku_storage.workflows.retry import RetryPolicy
 from tests.data.vectors import load, vectors
 
 

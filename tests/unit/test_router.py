@@ -55,3 +55,13 @@ def test_the_project_s_own_database_may_be_the_mirror(settings: Settings) -> Non
     assert PikkuRouter().allow_migrate("default", "pikku_workflows") is True
     assert PikkuRouter().allow_migrate("default", "auth") is None
     assert PikkuRouter().allow_migrate("runs", "auth") is False
+
+
+def test_a_database_that_is_named_for_an_agent_has_the_tables_of_agents(settings: Settings) -> None:
+    settings.PIKKU_STORAGE = {"AGENT_DATABASES": {"archivist": "default", "echo": None}, "DATABASE": "runs"}
+    router = PikkuRouter()
+    assert [router.allow_migrate("default", app) for app in ("pikku_agents", "pikku_workflows", "auth")] == [
+        True,
+        False,
+        None,
+    ]

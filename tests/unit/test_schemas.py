@@ -15,8 +15,8 @@ import pytest
 from django import forms
 from django.contrib.auth.models import User
 
-from pikku_storage.exceptions import WorkflowInputError
-from pikku_storage.workflows.schemas import AnswerInvalidError, loaded_schema, schema_of
+from pikku_storage.exceptions import InvalidSchemaError
+from pikku_storage.schemas import AnswerInvalidError, loaded_schema, schema_of
 
 KEY = "01a22b99-c9de-74cc-8c5a-40ccde0fc2f8"
 
@@ -164,13 +164,13 @@ def test_a_json_schema_tells_every_problem() -> None:
 
 def test_a_json_schema_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema.exceptions", None)
-    with pytest.raises(WorkflowInputError, match=r"django-pikku-storage\[jsonschema\]"):
+    with pytest.raises(InvalidSchemaError, match=r"django-pikku-storage\[jsonschema\]"):
         schema_of({"type": "object"})
 
 
 @pytest.mark.parametrize("source", [{"type": "nonsense"}, int, 3, "form", None], ids=repr)
 def test_what_is_no_schema_is_refused(source: Any) -> None:
-    with pytest.raises(WorkflowInputError):
+    with pytest.raises(InvalidSchemaError):
         schema_of(source)
 
 
@@ -207,3 +207,21 @@ def test_a_schema_defined_in_a_function_is_not_at_hand_elsewhere() -> None:
         pass
 
     assert loaded_schema(schema_of(Local).name) is None
+
+
+def test_the_fields_of_a_schema_are_told_in_a_few_words() -> None:
+    given = {
+        "city": {"type": "string", "description": "where they live"},
+        "age": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "any": True,
+    }
+    assert schema_of({"properties": given}).fields == {
+        "city": "string: where they live",
+        "age": "integer or null",
+        "any": "any JSON",
+    }
+    assert schema_of({"type": "object"}).fields == {}
+    for source in (Form, Parcel, Model):
+        fields = schema_of(source).fields
+        assert fields
+        assert all(fields.values())

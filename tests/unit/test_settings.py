@@ -31,7 +31,9 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
     settings.PIKKU_STORAGE = {}
 
     assert {key: getattr(pikku_settings, key) for key in KEYS} == {
-        "AUDIT_SINK": "pikku_storage.auditing.log_event",
+        "AGENT_DATABASES": {},
+        "AGENT_MODELS": {},
+        "AUDIT_SINK": "pikku_storage.audit.sinks.store",
         "DATABASE": "default",
         "DEPLOYMENT_ENDPOINT": None,
         "DEPLOYMENT_HEARTBEAT": 10_000,
@@ -62,6 +64,13 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
         "SECRET_ALLOWED_HOSTS": {},
         "SECRET_STRICT_HOSTS": False,
         "USER_ORGANISATION": None,
+        "WEBHOOK_ALLOWED_HOSTS": (),
+        "WEBHOOK_QUEUE": "celery",
+        "WEBHOOK_RETRIES": 3,
+        "WEBHOOK_RETRY_DELAY": "exponential",
+        "WEBHOOK_SECRET": None,
+        "WEBHOOK_SIGNATURE_HEADER": "X-Pikku-Signature",
+        "WEBHOOK_TIMEOUT": 30_000,
     }
 
 

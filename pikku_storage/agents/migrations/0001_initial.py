@@ -169,6 +169,10 @@ class Migration(migrations.Migration):
             index=models.Index(fields=['resource_id', 'created_at', 'run_id'], name='idx_agent_run_resource'),
         ),
         migrations.AddIndex(
+            model_name='agentrun',
+            index=models.Index(fields=['created_at', 'run_id'], name='idx_agent_run_created'),
+        ),
+        migrations.AddIndex(
             model_name='agentmessage',
             index=models.Index(fields=['thread', 'created_at', 'place', 'id'], name='idx_agent_message_thread'),
         ),

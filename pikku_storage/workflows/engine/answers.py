@@ -16,10 +16,10 @@ from pikku_storage.exceptions import (
     WorkflowRunNotFoundError,
 )
 from pikku_storage.json import Json, to_json
+from pikku_storage.schemas import AnswerInvalidError, loaded_schema
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.gates import APPROVAL_RPC, Approval, gate_name, reason_of
 from pikku_storage.workflows.records import Answer, Run, StepState
-from pikku_storage.workflows.schemas import AnswerInvalidError, loaded_schema
 from pikku_storage.workflows.statuses import StepStatus, Verdict
 
 DECIDED = "workflow.approval.decided"

@@ -10,13 +10,13 @@ from typing import Any
 
 from pikku_storage.ids import invocation_id
 from pikku_storage.json import Json
+from pikku_storage.retry import RetryPolicy
 from pikku_storage.workflows.context import StepContext
 from pikku_storage.workflows.engine.calls import Outcome, call
 from pikku_storage.workflows.engine.leases import handed_back, keep
 from pikku_storage.workflows.engine.runtime import Runtime
 from pikku_storage.workflows.querysets import Claim
 from pikku_storage.workflows.records import Run, StepState
-from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.statuses import StepStatus
 
 logger = logging.getLogger(__name__)

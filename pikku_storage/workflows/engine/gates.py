@@ -16,6 +16,7 @@ from pikku_storage.access.actors import Actor
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import WorkflowInputError
 from pikku_storage.json import Json
+from pikku_storage.schemas import AnswerInvalidError, Problem, Schema, SchemaSource, schema_of
 from pikku_storage.workflows.engine.answers import audit
 from pikku_storage.workflows.engine.replay import GateLeft, Replay
 from pikku_storage.workflows.errors import WORKFLOW_SUSPENDED
@@ -32,7 +33,6 @@ from pikku_storage.workflows.gates import (
 )
 from pikku_storage.workflows.policies import ApprovalPolicy
 from pikku_storage.workflows.records import Answer, ApprovalOutcome, StepState
-from pikku_storage.workflows.schemas import AnswerInvalidError, Problem, Schema, SchemaSource, schema_of
 from pikku_storage.workflows.statuses import StepStatus, Verdict
 
 logger = logging.getLogger(__name__)
@@ -60,9 +60,10 @@ class Question:
         try:
             policy = ApprovalPolicy(approvers=approvers, scope=approver_scope)
             milliseconds = None if expiry is None else to_milliseconds(expiry)
+            found = None if schema is None else schema_of(schema)
         except ValueError as error:
             raise WorkflowInputError(f"The approval {reason!r}: {error}") from None
-        return cls(reason, policy, milliseconds, None if schema is None else schema_of(schema))
+        return cls(reason, policy, milliseconds, found)
 
     def problems(self, run_owner: str | None, answer: Answer) -> tuple[Json, list[Problem]]:
         """What the workflow is given for this answer; with problems, it is refused."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from pikku_storage.exceptions import PayloadError, RPCNotFoundError, WorkflowInputError
 from pikku_storage.json import Json
+from pikku_storage.retry import RetryPolicy
 from pikku_storage.workflows.definitions import BaseWorkflow, FunctionDefinition, arguments_of
 from pikku_storage.workflows.engine import children
 from pikku_storage.workflows.engine.attempts import Target
@@ -16,7 +17,6 @@ from pikku_storage.workflows.graphs.plan import Begin, plan
 from pikku_storage.workflows.graphs.structure import PARALLEL, Graph
 from pikku_storage.workflows.records import StepState
 from pikku_storage.workflows.registry import registry
-from pikku_storage.workflows.retry import RetryPolicy
 
 
 def run_graph(graph: Graph, replay: Replay) -> Json:

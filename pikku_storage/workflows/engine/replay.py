@@ -31,6 +31,7 @@ from pikku_storage.exceptions import (
 )
 from pikku_storage.ids import child_run_id
 from pikku_storage.json import Json, to_text
+from pikku_storage.retry import RetryPolicy
 from pikku_storage.workflows.compensation import compensation_of
 from pikku_storage.workflows.definitions import STEP_NAME_LENGTH, BaseWorkflow, FunctionDefinition
 from pikku_storage.workflows.engine import children
@@ -44,7 +45,6 @@ from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.querysets import Claim, NewStep
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.registry import registry
-from pikku_storage.workflows.retry import RetryPolicy
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus
 
 PATCH_PREFIX = "__patch:"

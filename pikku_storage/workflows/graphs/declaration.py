@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pikku_storage.durations import Duration
 from pikku_storage.exceptions import PayloadError, WorkflowInputError, WorkflowRegistrationError
 from pikku_storage.json import Json, to_json, to_text
+from pikku_storage.retry import RetryPolicy
 from pikku_storage.workflows.compensation import COMPENSATION_ARGUMENTS
 from pikku_storage.workflows.definitions import (
     NAME_LENGTH,
@@ -24,7 +25,6 @@ from pikku_storage.workflows.graphs.values import TRIGGER, UnresolvedError, refe
 from pikku_storage.workflows.graphs.view import view_of
 from pikku_storage.workflows.limits import Deadline
 from pikku_storage.workflows.registry import registry
-from pikku_storage.workflows.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from pikku_storage.workflows.handle import WorkflowRunHandle

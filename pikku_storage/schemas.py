@@ -1,8 +1,7 @@
-"""What an answer must look like: a Django form, a dataclass, a pydantic model or a JSON Schema.
+"""What an answer or a memory must look like: a Django form, a dataclass, a pydantic model or a JSON Schema.
 
-A workflow's body names the schema, and a step records only how it is called (`Schema.name`), so that whoever draws or
-checks an answer elsewhere finds the same one, if its module is loaded there. What is validated is JSON, and so is what
-comes out: the workflow sees the same on its first pass and on a replay.
+Code names the schema. What is stored records only how it is called (`Schema.name`), so that whoever draws or checks an
+answer elsewhere finds the same one, if its module is loaded there. What is validated is JSON, and so is what comes out.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from django.db import Error as DatabaseError
 from django.db.models import Model, QuerySet
 from django.forms import BaseForm
 
-from pikku_storage.exceptions import PayloadError, WorkflowInputError
+from pikku_storage.exceptions import InvalidSchemaError, PayloadError
 from pikku_storage.json import Json, to_json, to_json_object
 
 logger = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ _FROM_TEXT: dict[Any, Any] = {
 
 T = TypeVar("T")
 SchemaSource: TypeAlias = "type[Any] | Mapping[str, Any]"
-"""What `flow.approval(schema=…)` takes."""
+"""What a `schema=…` takes."""
 Problem: TypeAlias = dict[str, Json]
 """`{message, path}`: what is wrong, and the keys and indexes that lead to it."""
 
@@ -65,7 +64,7 @@ class Schema(ABC, Generic[T]):
         self.source = source
 
     def validate(self, answer: Json) -> Json:
-        """What the workflow is given for this answer, as JSON; raises `AnswerInvalidError`."""
+        """What comes of this answer, as JSON; raises `AnswerInvalidError`."""
         try:
             return to_json(_plain(self._validated(answer)), root="$answer")
         except (AnswerInvalidError, DatabaseError):
@@ -85,14 +84,27 @@ class Schema(ABC, Generic[T]):
         kind: Any = self.source
         return {"kind": self.kind, "path": f"{kind.__module__}:{kind.__qualname__}"}
 
+    @property
+    @abstractmethod
+    def fields(self) -> dict[str, str]:
+        """The fields, and what each takes, in a few words for people and models."""
+
     @abstractmethod
     def _validated(self, answer: Json) -> Any: ...
 
 
 class FormSchema(Schema[type[BaseForm]]):
-    """A Django form: the answer is its data, and its cleaned data is what the workflow is given."""
+    """A Django form: the answer is its data, and its cleaned data is what comes of it."""
 
     kind = "form"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `Schema.fields`."""
+        return {
+            name: _described(type(field).__name__.removesuffix("Field").lower(), str(field.help_text))
+            for name, field in self.source.base_fields.items()  # type: ignore[attr-defined]
+        }
 
     def _validated(self, answer: Json) -> Any:
         form = self.source(data=_object(answer))
@@ -112,6 +124,11 @@ class DataclassSchema(Schema[type[Any]]):
 
     kind = "dataclass"
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `Schema.fields`."""
+        return {field.name: _type_text(field.type) for field in dataclasses.fields(self.source)}
+
     def _validated(self, answer: Json) -> Any:
         try:
             made = from_dict(self.source, _object(answer), Config(strict=True, cast=[Enum], type_hooks=_FROM_TEXT))
@@ -127,6 +144,11 @@ class PydanticSchema(Schema[type[Any]]):
     """A pydantic model."""
 
     kind = "pydantic"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `Schema.fields`."""
+        return _properties_of(self.source.model_json_schema())
 
     def _validated(self, answer: Json) -> Any:
         from pydantic import ValidationError
@@ -149,20 +171,25 @@ class JsonSchema(Schema[Mapping[str, Any]]):
             from jsonschema.exceptions import SchemaError
             from jsonschema.validators import validator_for
         except ImportError:
-            raise WorkflowInputError(
+            raise InvalidSchemaError(
                 'A JSON Schema needs the package jsonschema: install "django-pikku-storage[jsonschema]"'
             ) from None
         validator = validator_for(plain)
         try:
             validator.check_schema(plain)
         except SchemaError as error:
-            raise WorkflowInputError(f"The schema is no JSON Schema: {error.message}") from None
+            raise InvalidSchemaError(f"The schema is no JSON Schema: {error.message}") from None
         self._validator = validator(plain)
 
     @property
     def name(self) -> dict[str, Json]:
         """A JSON Schema is recorded whole."""
         return {"kind": self.kind, "schema": dict(self.source)}
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `Schema.fields`."""
+        return _properties_of(self.source)
 
     def _validated(self, answer: Json) -> Any:
         problems = [_problem(error.message, *error.absolute_path) for error in self._validator.iter_errors(answer)]
@@ -172,7 +199,7 @@ class JsonSchema(Schema[Mapping[str, Any]]):
 
 
 def schema_of(source: SchemaSource) -> Schema[Any]:
-    """The schema that is meant; raises `WorkflowInputError` if it is none."""
+    """The schema that is meant; raises `InvalidSchemaError` if it is none."""
     if isinstance(source, Mapping):
         return JsonSchema(source)
     if isinstance(source, type):
@@ -184,7 +211,7 @@ def schema_of(source: SchemaSource) -> Schema[Any]:
         pydantic = sys.modules.get("pydantic")
         if pydantic is not None and issubclass(source, pydantic.BaseModel):
             return PydanticSchema(source)
-    raise WorkflowInputError(
+    raise InvalidSchemaError(
         f"A schema is a Django form, a dataclass, a pydantic model or a JSON Schema (a dict), not {source!r}"
     )
 
@@ -201,8 +228,32 @@ def loaded_schema(name: Json) -> Schema[Any] | None:
             return JsonSchema(name["schema"])
         module, _, path = str(name["path"]).partition(":")
         return schema_of(reduce(getattr, path.split("."), sys.modules[module]))  # type: ignore[arg-type]
-    except (KeyError, AttributeError, WorkflowInputError):
+    except (KeyError, AttributeError, InvalidSchemaError):
         return None
+
+
+def _properties_of(schema: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a JSON Schema's own properties."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    found = {}
+    for name, given in properties.items():
+        about = given if isinstance(given, Mapping) else {}
+        kinds = about.get("type") or [each.get("type") for each in about.get("anyOf", ()) if isinstance(each, Mapping)]
+        kind = kinds if isinstance(kinds, str) else " or ".join(str(each) for each in kinds if each)
+        found[str(name)] = _described(kind or "any JSON", str(about.get("description") or ""))
+    return found
+
+
+def _described(kind: str, description: str) -> str:
+    return f"{kind}: {description}" if description else kind
+
+
+def _type_text(annotation: Any) -> str:
+    # `list[str]` is an instance of a class of its own, and has the name of `list`.
+    is_plain = isinstance(annotation, type) and not hasattr(annotation, "__args__")
+    return annotation.__name__ if is_plain else str(annotation)
 
 
 def _problem(message: str, *path: Json) -> Problem:

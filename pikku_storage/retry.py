@@ -1,4 +1,4 @@
-"""How often and how soon a failed step is tried again (contract services.md §1.9, "step job options")."""
+"""How often and how soon something that failed is tried again (contract services.md §1.9, "step job options")."""
 
 from __future__ import annotations
 
