@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 
 from pikku_storage.db.operations import Insert, InsertMany
 from pikku_storage.db.querysets import EngineQuerySet
@@ -28,7 +28,8 @@ class TrailQuerySet(EngineQuerySet["AuditEntry"]):
             there = self._present([row["audit_id"] for row in new])
             new = [row for row in new if row["audit_id"] not in there]
             try:
-                with self.engine.savepoint():
+                # One transaction, since some drivers send a row at a time.
+                with transaction.atomic(using=self.engine.using):
                     if new:
                         self.engine.apply(InsertMany(self.model, {}, new))
                 return len(new)

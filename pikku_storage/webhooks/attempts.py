@@ -50,7 +50,7 @@ def attempt(using: str, delivery_id: str, worker: str) -> str | None:
     now = engine(using).now()
     if row is not None and row["claim_token"] is not None and row["due_at"] is not None and row["due_at"] <= now:
         lose(using, row)
-        row = _row(using, delivery_id)
+        row, now = _row(using, delivery_id), engine(using).now()
     if row is None:
         return None
     token, until = new_token(), now + timedelta(milliseconds=settings.WEBHOOK_TIMEOUT) + MARGIN

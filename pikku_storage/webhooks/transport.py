@@ -105,6 +105,7 @@ def _connected(target: Url, host: str, port: int, addresses: list[str], deadline
             connection.close()
             last = error
         else:
+            deadline.guards_socket(connection.sock)
             return connection
     raise deadline.explained(last)
 
@@ -122,6 +123,7 @@ class _Deadline:
         self._seconds = seconds
         self._ends = time.monotonic() + seconds
         self._connection: Connection | None = None
+        self._socket: socket.socket | None = None
         self._timer = threading.Timer(seconds, self._cut)
         self._timer.daemon = True
 
@@ -136,6 +138,10 @@ class _Deadline:
         """From now on it is this one that is cut."""
         self._connection = connection
 
+    def guards_socket(self, connected: socket.socket | None) -> None:
+        """It has this socket, also after it has forgotten it: an answer may go on when its connection is given up."""
+        self._socket = connected
+
     def left(self) -> float:
         """Seconds that are left, for the timeout of a socket."""
         return max(0.001, self._ends - time.monotonic())
@@ -147,7 +153,7 @@ class _Deadline:
         return WebhookTransportError(f"{type(error).__name__}: {error}")
 
     def _cut(self) -> None:
-        sock = None if self._connection is None else self._connection.sock
+        sock = self._socket or (None if self._connection is None else self._connection.sock)
         if sock is not None:
             with suppress(OSError):
                 # Of the plain socket: to take leave in TLS would wait for the other side.

@@ -24,7 +24,7 @@ from pikku_storage.auditing import AuditEvent, record, record_all
 from pikku_storage.exceptions import AuditInputError, PayloadError
 from pikku_storage.secrets.service import SecretService
 from pikku_storage.workflows.service import WorkflowService
-from tests.conformance.support import DATABASE, needs_transactions
+from tests.conformance.support import DATABASE, about_sql, data_statements, needs_transactions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -84,6 +84,17 @@ def test_an_id_is_kept_once(trail: AuditService) -> None:
     assert trail.write([event(2), event(3)]) == 1, "what is new in a batch is written"
     assert trail.write([event(3, type="other")]) == 0
     assert [each.type for each in trail.query().events] == ["order.refunded", "first", "order.refunded"]
+
+
+@about_sql
+def test_a_batch_takes_one_look_and_one_insert(trail: AuditService, statements: Any) -> None:
+    batch = [event(number) for number in range(50)]
+    with statements() as seen:
+        trail.write(batch)
+    assert len(data_statements(seen)) == 2
+    with statements() as seen:
+        trail.write([event(60)])
+    assert [text.split()[0] for text in data_statements(seen)] == ["INSERT"]
 
 
 def test_the_id_is_that_of_the_event_or_of_the_query_or_a_new_one(trail: AuditService) -> None:

@@ -106,7 +106,7 @@ STORAGE: dict[str, tuple[Callable[[Story], object], int, int]] = {
     ),
     "get_run": (lambda s: s.storage.get_run(s.run), 2, 2),
     "get_runs_by_thread": (lambda s: s.storage.get_runs_by_thread(s.thread), 1, 1),
-    "resolve_approval": (lambda s: s.storage.resolve_approval("c0", "approved"), 1, 1),
+    "resolve_approval": (lambda s: s.storage.resolve_approval("c0", "approved"), 2, 2),
     "find_run_by_tool_call_id": (lambda s: s.storage.find_run_by_tool_call_id("c0"), 1, 1),
     "expire_approvals": (lambda s: s.storage.expire_approvals(), 1, 1),
     "save_score": (lambda s: s.storage.save_score(s.run, "polite", 1), 1, 1),
@@ -147,7 +147,7 @@ ACCESS: dict[str, tuple[Callable[[Story], object], int, int]] = {
     "update_run": (lambda s: s.access.update_run(s.run, status="completed"), 3, 3),
     "list_pending_approvals": (lambda s: s.access.list_pending_approvals(), 1, 1),
     "find_run_by_tool_call_id": (lambda s: s.access.find_run_by_tool_call_id("c0"), 1, 1),
-    "resolve_approval": (lambda s: s.access.resolve_approval("c0", "approved"), 2, 2),
+    "resolve_approval": (lambda s: s.access.resolve_approval("c0", "approved"), 3, 3),
 }
 # Memory: two reads and one of the messages; read and swap. Grades: the run and what it asks, when the next one began,
 # the messages, and the grade; live, first whether there is one, which is all that a second message costs.

@@ -26,8 +26,8 @@ class Request:
 
 @dataclass(slots=True)
 class Receiver:
-    """`answers` are what the next requests get, the last one again and again: a status; or `hang`, `drip`, `huge`,
-    `redirect`, `garbage` or `broken`."""
+    """`answers` are what the next requests get, the last one again and again: a status; or `hang`, `drip`, `slow`,
+    `huge`, `redirect`, `garbage` or `broken`."""
 
     port: int = 0
     answers: list[Any] = field(default_factory=lambda: [200])
@@ -75,6 +75,11 @@ def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
             elif what == "drip":
                 for byte in b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 10_000:
                     self.wfile.write(bytes([byte]))
+                    time.sleep(DRIP)
+            elif what == "slow":
+                self._begin(500)
+                for _ in range(10_000):
+                    self.wfile.write(b"x")
                     time.sleep(DRIP)
             elif what == "huge":
                 self._begin(500)

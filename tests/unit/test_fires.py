@@ -7,7 +7,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pikku_storage.workflows.schedules.fires import NAMED, Fires, local
@@ -15,12 +15,13 @@ from pikku_storage.workflows.schedules.fires import NAMED, Fires, local
 MINUTE = timedelta(minutes=1)
 
 # A zone, and a moment close to which its clocks change.
+HALF_AN_HOUR_BACK = ("Australia/Lord_Howe", datetime(2026, 4, 4, 15, tzinfo=UTC))
 CHANGES = [
     ("Europe/Berlin", datetime(2026, 3, 29, 1, tzinfo=UTC)),  # 2:00 becomes 3:00
     ("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)),  # 3:00 becomes 2:00
     ("America/New_York", datetime(2026, 3, 8, 7, tzinfo=UTC)),
     ("America/New_York", datetime(2026, 11, 1, 6, tzinfo=UTC)),
-    ("Australia/Lord_Howe", datetime(2026, 4, 4, 15, tzinfo=UTC)),  # half an hour back
+    HALF_AN_HOUR_BACK,
     ("Australia/Lord_Howe", datetime(2026, 10, 3, 15, 30, tzinfo=UTC)),  # half an hour forward
     ("America/Sao_Paulo", datetime(2018, 11, 4, 3, tzinfo=UTC)),  # midnight is skipped
     ("America/Sao_Paulo", datetime(2018, 2, 18, 2, tzinfo=UTC)),  # midnight becomes 23:00
@@ -81,6 +82,8 @@ def counted(change: tuple[str, datetime], start: datetime, minutes: set[int], ho
 
 @settings(deadline=None)
 @given(st.sampled_from(CHANGES), fields(60), fields(24), st.integers(-1800, 1800))
+@example(HALF_AN_HOUR_BACK, ("30", {30}), ("*", set(range(24))), -2)
+@example(HALF_AN_HOUR_BACK, ("15", {15}), ("*", set(range(24))), -90)
 def test_every_local_time_fires_once_and_no_other(
     change: tuple[str, datetime], minute: tuple[str, set[int]], hour: tuple[str, set[int]], offset: int
 ) -> None:

@@ -33,6 +33,7 @@ LONGEST = 255
 
 _SHORTEST_INTERVAL = timedelta(minutes=1)
 _INSTANT = timedelta(milliseconds=1)
+_NO_MINUTE = 60
 _A_YEAR = datetime(2000, 1, 1, tzinfo=UTC)
 """From then on an expression must fire within fifty years, or it never does."""
 
@@ -84,7 +85,10 @@ class Fires:
 
     def _all_after(self, moment: datetime) -> Iterator[datetime]:
         last = moment
-        for fire in CronSim(_rewritten(self.cron), local(moment, self.timezone)):
+        found_by = CronSim(_rewritten(self.cron), local(moment, self.timezone))
+        # With a single minute it would jump there as if the clock never changed in between, by half an hour say.
+        found_by.minutes = {*found_by.minutes, _NO_MINUTE}
+        for fire in found_by:
             # Local times that were skipped all come right after the gap, and those of a repeated hour lie before a
             # moment in its second half.
             if (found := fire.astimezone(UTC)) > last:
