@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "pikku_storage.access",
     "pikku_storage.audit",
     "pikku_storage.webhooks",
+    "pikku_storage.deployments",
     "console",
     "example_project.orders",
     "example_project.support",

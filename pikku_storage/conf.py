@@ -12,6 +12,7 @@ from django.apps import apps
 from django.conf import settings as django_settings
 from django.db import connections
 
+from pikku_storage.crypto.hidden import HiddenText
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.retry import EXPONENTIAL, RetryPolicy
 
@@ -73,6 +74,25 @@ class PikkuSettings:
         return str(self._get("DATABASE", "default"))
 
     @property
+    def DEPLOYMENT_ENDPOINT(self) -> str | None:
+        """The address under which other services reach this process, up to and without `/remote/rpc/`. Default `None`:
+        it is not announced."""
+        value = self._get("DEPLOYMENT_ENDPOINT", None)
+        if value is not None and not isinstance(value, str):
+            raise TypeError("an address is a text")
+        return value or None
+
+    @property
+    def DEPLOYMENT_HEARTBEAT(self) -> int:
+        """Milliseconds between two heartbeats of a deployment. Default `"10s"`."""
+        return self._milliseconds("DEPLOYMENT_HEARTBEAT", "10s")
+
+    @property
+    def DEPLOYMENT_TTL(self) -> int:
+        """Milliseconds after its last heartbeat until which a deployment counts as up. Default `"30s"`."""
+        return self._milliseconds("DEPLOYMENT_TTL", "30s")
+
+    @property
     def DISPATCHER(self) -> str | None:
         """Dotted path of the class that sends messages; `None` runs every workflow inline, in the caller's process."""
         value: str | None = self._get("DISPATCHER", "pikku_storage.workflows.dispatch.CeleryDispatcher")
@@ -131,6 +151,17 @@ class PikkuSettings:
         return self._milliseconds("PATIENCE", "30s")
 
     @property
+    def REMOTE_SECRET(self) -> str | None:
+        """What the sessions of calls between services are sealed with; at least 32 characters, the same in all of them.
+        Default `None`: no call is signed, and none is let in."""
+        return _secret(self._get("REMOTE_SECRET", None))
+
+    @property
+    def REMOTE_TIMEOUT(self) -> int:
+        """Milliseconds that a call of another service waits for its answer. Default `"30s"`."""
+        return self._milliseconds("REMOTE_TIMEOUT", "30s")
+
+    @property
     def STALLED_AFTER(self) -> int:
         """Milliseconds after which a run that waits for steps is looked at again. Default `"5min"`."""
         return self._milliseconds("STALLED_AFTER", "5min")
@@ -144,6 +175,21 @@ class PikkuSettings:
     def MAX_PAYLOAD_BYTES(self) -> int:
         """The most bytes of UTF-8 JSON that one input, result or state value may take. Default 4 MiB."""
         return int(self._get("MAX_PAYLOAD_BYTES", 4 * 1024 * 1024))
+
+    @property
+    def JWT_SECRETS(self) -> dict[str, str]:
+        """By their ids, the secrets of tokens that processes give each other, and of signed addresses; at least 32
+        characters each. The first one signs, the others are still believed. Default `{}`."""
+        given = self._get("JWT_SECRETS", {})
+        if not isinstance(given, Mapping):
+            raise TypeError("it is no dictionary of secrets by their ids")
+        return {str(key): _secret(text) or HiddenText() for key, text in given.items()}
+
+    @property
+    def QUEUE_IDENTITY_SECRET(self) -> str | None:
+        """What the acting users of Celery messages are signed with; at least 32 characters, the same in every process.
+        Default `None`: they are not sent."""
+        return _secret(self._get("QUEUE_IDENTITY_SECRET", None))
 
     @property
     def USER_ORGANISATION(self) -> str | None:
@@ -258,8 +304,13 @@ def _texts(given: Any) -> tuple[str, ...]:
 
 def _passphrase(given: object) -> str | None:
     if given is not None and not isinstance(given, str):
-        raise TypeError("a passphrase is a text")
+        raise TypeError("a passphrase or secret is a text")
     return given or None
+
+
+def _secret(given: object) -> HiddenText | None:
+    text = _passphrase(given)
+    return None if text is None else HiddenText(text)
 
 
 def _version(given: object) -> int:

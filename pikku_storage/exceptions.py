@@ -278,6 +278,57 @@ class WeakKeyMaterialError(PikkuError):
         self.name = name
 
 
+class InvalidTokenError(PikkuError):
+    """A JWT is refused: of another secret or audience, over, or none at all. The text never quotes it."""
+
+    http_status = 401
+
+
+class UnauthorizedError(PikkuError):
+    """A call of another service carries no proof of where it comes from, or one that does not hold. Whoever calls is
+    not told why."""
+
+    http_status = 401
+
+    def __init__(self) -> None:
+        super().__init__("Unauthorized")
+
+
+class DeploymentError(PikkuError):
+    """Base of the errors of calls between services."""
+
+
+class DeploymentNotFoundError(DeploymentError):
+    """No deployment that is up serves the function."""
+
+    http_status = 503
+
+    def __init__(self, func: str) -> None:
+        super().__init__(f"No deployment found for function '{func}'")
+        self.func = func
+
+
+class RemoteCallError(DeploymentError):
+    """A call of a function of another service failed.
+
+    `status` is what it was answered with, if it was. `was_sent` says whether it may have been carried out.
+    """
+
+    http_status = 502
+
+    def __init__(self, func: str, reason: str, *, status: int | None = None, was_sent: bool = True) -> None:
+        super().__init__(f"Remote RPC call to '{func}' failed: {reason}")
+        self.func = func
+        self.status = status
+        self.was_sent = was_sent
+
+
+class SignedUrlError(PikkuError):
+    """An address is not signed, not for this path, or over. For the log: whoever asks is told nothing."""
+
+    http_status = 403
+
+
 class SecretError(PikkuError):
     """Base of the errors of secrets, credentials and encrypted fields. They name what they are about, and the key
     version; never a value."""

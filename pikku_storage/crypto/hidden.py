@@ -1,4 +1,4 @@
-"""Bytes that must not be seen."""
+"""Bytes and texts that must not be seen."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ class HiddenBytes(bytes):
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("Keys and plaintexts stay in the memory of this process; they cannot be pickled")
+
+
+class HiddenText(str):
+    """A secret of the settings. It is a text like any other, but a traceback or a debug page that shows it shows
+    nothing."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<hidden>"

@@ -25,6 +25,11 @@ REMOTE_SESSION_INFO = "pikku:remote-session"
 _HMAC_KEY_BYTES = 64
 
 
+def check(name: str, material: str) -> None:
+    """Raise `WeakKeyMaterialError` for material that is too short."""
+    _checked(name, material)
+
+
 def encrypt(name: str, material: str, info: str, value: Any) -> str:
     """A JSON value as a token. Raises `WeakKeyMaterialError`."""
     return seal_token(_deriving(name, material, info), value)

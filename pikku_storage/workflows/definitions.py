@@ -163,12 +163,14 @@ class FunctionDefinition(_Definition[P, R]):
         timeout: Duration | None = None,
         queued: bool = False,
         queue: str | None = None,
+        remote: bool = False,
     ) -> None:
         super().__init__(func, name)
         self.policy = _policy(self.source_place, retries, retry_delay)
         self.timeout_ms = None if timeout is None else _timeout(self.source_place, timeout)
         self.queued = queued or queue is not None
         self.queue = queue
+        self.remote = remote
         self._stand_in: Callable[..., Any] | None = None
 
     @property
@@ -491,6 +493,7 @@ def function(
     timeout: Duration | None = None,
     queued: bool = False,
     queue: str | None = None,
+    remote: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionDefinition[P, R]]: ...
 
 
@@ -503,6 +506,7 @@ def function(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     * `timeout`: a duration after which an attempt fails with `STEP_TIMEOUT`.
     * `queued`: give each step its own message, so that any worker takes it. Otherwise a step runs where its run runs.
     * `queue`: the broker queue of those messages; implies `queued`.
+    * `remote`: let other services call it, by `pikku_storage.deployments.urls`. The other options are of steps only.
 
     Raises `WorkflowRegistrationError`.
     """

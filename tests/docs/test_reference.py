@@ -28,6 +28,9 @@ from pikku_storage.audit import Audit
 from pikku_storage.audit.service import AuditService
 from pikku_storage.auditing import AuditEvent
 from pikku_storage.conf import KEYS, settings
+from pikku_storage.deployments import tasks as deployment_tasks
+from pikku_storage.deployments.records import Deployment
+from pikku_storage.deployments.service import DeploymentService
 from pikku_storage.durations import to_milliseconds
 from pikku_storage.secrets import secret
 from pikku_storage.secrets.credentials import CredentialService, ScopedCredentials
@@ -197,7 +200,15 @@ TYPES = {
     "BigIntegerField": "integer",
     "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_access", "pikku_agents", "pikku_audit", "pikku_webhooks"]
+APPS = [
+    "pikku_workflows",
+    "pikku_secrets",
+    "pikku_access",
+    "pikku_agents",
+    "pikku_audit",
+    "pikku_webhooks",
+    "pikku_deployments",
+]
 
 
 @pytest.mark.parametrize(
@@ -291,6 +302,18 @@ def test_every_operation_of_webhooks_is_documented() -> None:
         assert codes_in(row[1]) == [field.name for field in fields(record)]
 
 
+def test_what_services_share_is_documented() -> None:
+    page = REFERENCE / "deployments.md"
+    assert documented_signatures(section_of(page, "`DeploymentService`")) == signatures(DeploymentService)
+    assert {field.name for field in fields(Deployment)} <= set(codes_in(section_of(page, "`DeploymentService`")))
+    for heading, package in (("Functions", "deployments"), ("Pure functions", "crypto")):
+        for text in documented_signatures(section_of(page, heading)):
+            module, _, signature = text.partition(".")
+            name = signature.partition("(")[0]
+            found = getattr(import_module(f"pikku_storage.{package}.{module}"), name)
+            assert signature == signature_text(name, found, skip=0)
+
+
 def test_every_status_of_an_approval_is_explained() -> None:
     page = section_of(REFERENCE / "agents.md", "Approvals", level=3)
     explained = [codes_in(line)[0] for line in page.splitlines() if line.startswith("| `")]
@@ -367,7 +390,8 @@ def test_every_record_is_documented_with_its_fields() -> None:
 def test_tasks_are_documented_with_their_options() -> None:
     page = REFERENCE / "celery.md"
     own = [value for value in vars(tasks).values() if isinstance(value, Task)]
-    others = [value for of in (agent_tasks, webhook_tasks) for value in vars(of).values() if isinstance(value, Task)]
+    modules = (agent_tasks, webhook_tasks, deployment_tasks)
+    others = [value for of in modules for value in vars(of).values() if isinstance(value, Task)]
     assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in (*own, *others)]
     table = prose_of(page).split("| option of the tasks")[1]
     options = re.findall(r"^\| `(\w+)` \| `?([\w\"]+)`? \|", table, re.MULTILINE)
