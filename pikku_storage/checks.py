@@ -11,6 +11,7 @@ from django.conf import settings as django_settings
 from django.core import checks
 from django.db import connections, router
 from django.db.migrations.loader import MigrationLoader
+from django.utils.module_loading import import_string
 
 from pikku_storage.conf import APP_LABELS, KEYS, settings
 
@@ -74,3 +75,17 @@ def _missing(config: AppConfig, using: str, names: Sequence[str]) -> checks.Chec
         return checks.Warning(text, hint=f"Run `manage.py migrate --database {using}`.", id="pikku.W005")
     hint = "Its migrations are recorded as done. Restore the tables, or migrate the app to zero and anew."
     return checks.Error(text, hint=hint, id="pikku.E009")
+
+
+@checks.register("pikku")
+def check_sink(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
+    """`pikku.E301`: the sink of the audit trail cannot be called, so nothing reaches it."""
+    path = settings.AUDIT_SINK
+    try:
+        if path is not None and not callable(import_string(path)):
+            raise TypeError(f"{path} cannot be called")
+    except (ImportError, TypeError, AttributeError, RuntimeError) as error:
+        # A `RuntimeError` is Django's, for a model whose app is not installed.
+        hint = "Name a callable that takes a pikku_storage.auditing.AuditEvent, or None to keep nothing."
+        return [checks.Error(f"PIKKU_STORAGE['AUDIT_SINK']: {error}", hint=hint, id="pikku.E301")]
+    return []

@@ -18,7 +18,6 @@ class AuditConfig(AppConfig):
 
     def ready(self) -> None:
         """Import what registers itself, and look at statements from now on."""
-        import pikku_storage.audit.checks
         import pikku_storage.checks  # noqa: F401
         from pikku_storage.audit import observing
 

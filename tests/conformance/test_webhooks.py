@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import ssl
@@ -23,6 +24,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 from pytest_django import Settings
 
+from pikku_storage.db import mongodb
 from pikku_storage.db.clock import travel
 from pikku_storage.exceptions import PayloadError, WebhookBlockedError, WebhookInputError, WebhookNotFoundError
 from pikku_storage.secrets.service import SecretService
@@ -30,7 +32,16 @@ from pikku_storage.webhooks import attempts, tasks, transport, verify_webhook
 from pikku_storage.webhooks.models import WebhookDelivery
 from pikku_storage.webhooks.records import Attempt, Delivery
 from pikku_storage.webhooks.service import WebhookService
-from tests.conformance.support import DATABASE, MINUTE, SECOND, about_sql, data_statements, needs_transactions
+from tests.conformance.failing import WAYS, Way, failing
+from tests.conformance.support import (
+    DATABASE,
+    MINUTE,
+    SECOND,
+    about_sql,
+    connection,
+    data_statements,
+    needs_transactions,
+)
 from tests.servers.receiver import Receiver, receiving
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -432,6 +443,37 @@ def test_a_message_that_comes_after_the_claim_ran_out_takes_it_over(
     with travel(2 * MINUTE):
         assert webhooks.deliver(delivery.delivery_id) == "delivered"
     assert [each.status_code for each in attempts_of(delivery)] == [None, 200]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whichever_statement_fails_the_books_are_right_in_the_end(
+    webhooks: WebhookService, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    posts: list[str] = []
+
+    def post(url: str, *args: Any, **options: Any) -> transport.Answer:
+        posts.append(url)
+        return transport.Answer(200, "")
+
+    monkeypatch.setattr(transport, "post", post)
+    if connection.vendor == "mongodb":
+        monkeypatch.setattr(mongodb, "GRACE", timedelta(0))
+    for number in itertools.count(1):
+        delivery = webhooks.send(f"https://hooks.test/{number}", {}, retry_delay=0)
+        with failing(number, way) as failure:
+            webhooks.deliver(delivery.delivery_id)
+        for minutes in (2, 4, 6):
+            with travel(minutes * MINUTE):
+                webhooks.relay()
+                webhooks.deliver(delivery.delivery_id)
+        found, tries = delivery_of(delivery), attempts_of(delivery)
+        assert found.status == "delivered"
+        assert [each.attempt_number for each in tries] == list(range(1, found.attempts + 1))
+        assert [each.status_code for each in tries] == [None] * (found.attempts - 1) + [200]
+        assert 1 <= posts.count(delivery.url) <= found.attempts <= 2, "each is in the books, or was lost"
+        if failure.reached is None:
+            assert number > 3
+            return
 
 
 def test_without_a_broker_it_is_attempted_at_once_and_the_relay_goes_on(
