@@ -1,8 +1,8 @@
 """How our models are named on MongoDB.
 
 One place decides it, when a model class is made, so that migrations and models are the same on every database: there
-the primary key is the document's `_id`, whatever its column is called in SQL. Secrets and agents may be shared with the
-TypeScript packages, so their other fields are named as there, in camel case.
+the primary key is the document's `_id`, whatever its column is called in SQL. Secrets, agents and channels may be
+shared with the TypeScript packages, so their other fields are named as there, in camel case.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.db.models.signals import class_prepared
 from pikku_storage.conf import APP_LABELS, settings
 
 VENDOR = "mongodb"
-CAMEL_CASE = frozenset({"pikku_agents", "pikku_secrets"})
+CAMEL_CASE = frozenset({"pikku_agents", "pikku_channels", "pikku_secrets"})
 """Labels of the apps whose fields are named in camel case."""
 _WORD = re.compile("_([a-z])")
 
