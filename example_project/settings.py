@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "pikku_storage.workflows",
     "pikku_storage.secrets",
     "pikku_storage.agents",
+    "pikku_storage.channels",
     "console",
     "example_project.orders",
 ]
@@ -92,7 +93,10 @@ CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 CELERY_TIMEZONE = TIME_ZONE
-CELERY_BEAT_SCHEDULE = {"pikku-agents": {"task": "pikku.agents.upkeep", "schedule": 60}}
+CELERY_BEAT_SCHEDULE = {
+    "pikku-agents": {"task": "pikku.agents.upkeep", "schedule": 60},
+    "pikku-channels": {"task": "pikku.channels.sweep", "schedule": 60},
+}
 if CELERY_BROKER_URL.startswith("filesystem:"):
     CELERY_BROKER_TRANSPORT = "example_project.broker:Transport"
     CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options(VAR_DIR / "broker")

@@ -41,6 +41,12 @@ class PikkuSettings:
         return value
 
     @property
+    def CHANNEL_LEASE(self) -> int:
+        """Milliseconds that a channel is believed to be there without a word from the process that holds its
+        connection. Default `"60s"`."""
+        return self._milliseconds("CHANNEL_LEASE", "60s")
+
+    @property
     def DATABASE(self) -> str:
         """Alias of the database that holds this package's tables; `pikku_storage.db.router.PikkuRouter` sends them
         there. Default `"default"`."""

@@ -113,6 +113,30 @@ class AgentRunNotFoundError(AgentError):
         self.run_id = run_id
 
 
+class ChannelError(PikkuError):
+    """Base of the errors of channels."""
+
+
+class ChannelNotFoundError(ChannelError):
+    """There is no channel of that id."""
+
+    http_status = 404
+
+    def __init__(self, channel_id: str) -> None:
+        super().__init__(f"Channel not found: {channel_id}")
+        self.channel_id = channel_id
+
+
+class ChannelExistsError(ChannelError):
+    """There is a channel of that id already."""
+
+    http_status = 409
+
+    def __init__(self, channel_id: str) -> None:
+        super().__init__(f"There is a channel with the id {channel_id} already")
+        self.channel_id = channel_id
+
+
 class DecryptionError(PikkuError):
     """What was to be opened does not open: another key, another place, or something was changed."""
 

@@ -20,6 +20,8 @@ from pikku_storage.agents.access import AgentAccess
 from pikku_storage.agents.runs import AgentRunService
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.agents.statuses import ApprovalStatus
+from pikku_storage.channels import tasks as channel_tasks
+from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
 from pikku_storage.secrets import secret
@@ -186,7 +188,7 @@ TYPES = {
     "BigIntegerField": "integer",
     "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents"]
+APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents", "pikku_channels"]
 
 
 @pytest.mark.parametrize(
@@ -238,6 +240,11 @@ def test_every_operation_of_secrets_and_credentials_is_documented(cls: type) -> 
 @pytest.mark.parametrize("cls", [AgentStorageService, AgentRunService, AgentAccess], ids=lambda cls: cls.__name__)
 def test_every_operation_of_agents_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "agents.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+@pytest.mark.parametrize("cls", [ChannelStore, EventHubStore], ids=lambda cls: cls.__name__)
+def test_every_operation_of_channels_is_documented(cls: type) -> None:
+    assert documented_signatures(section_of(REFERENCE / "channels.md", f"`{cls.__name__}`")) == signatures(cls)
 
 
 def test_every_status_of_an_approval_is_explained() -> None:
@@ -316,8 +323,10 @@ def test_every_record_is_documented_with_its_fields() -> None:
 def test_tasks_are_documented_with_their_options() -> None:
     page = REFERENCE / "celery.md"
     own = [value for value in vars(tasks).values() if isinstance(value, Task)]
-    of_agents = [value for value in vars(agent_tasks).values() if isinstance(value, Task)]
-    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in (*own, *of_agents)]
+    of_apps = [
+        value for module in (agent_tasks, channel_tasks) for value in vars(module).values() if isinstance(value, Task)
+    ]
+    assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in (*own, *of_apps)]
     table = prose_of(page).split("| option of the tasks")[1]
     options = re.findall(r"^\| `(\w+)` \| `?([\w\"]+)`? \|", table, re.MULTILINE)
     assert len(options) > 3

@@ -32,6 +32,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
 
     assert {key: getattr(pikku_settings, key) for key in KEYS} == {
         "AUDIT_SINK": "pikku_storage.auditing.log_event",
+        "CHANNEL_LEASE": 60_000,
         "DATABASE": "default",
         "DISPATCHER": "pikku_storage.workflows.dispatch.CeleryDispatcher",
         "HTTP_AUTHENTICATORS": (),
