@@ -32,6 +32,7 @@ INSTALLED_APPS = [
     "pikku_storage.secrets",
     "pikku_storage.agents",
     "pikku_storage.channels",
+    "pikku_storage.virtual_users",
     "console",
     "example_project.orders",
 ]

@@ -137,6 +137,12 @@ class ChannelExistsError(ChannelError):
         self.channel_id = channel_id
 
 
+class VirtualUserInputError(PikkuError, ValueError):
+    """Something that was to be stored of a virtual user has a wrong shape; nothing was written. The text says where."""
+
+    http_status = 422
+
+
 class DecryptionError(PikkuError):
     """What was to be opened does not open: another key, another place, or something was changed."""
 

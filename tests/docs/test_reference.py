@@ -29,6 +29,8 @@ from pikku_storage.secrets.credentials import CredentialService, ScopedCredentia
 from pikku_storage.secrets.keys import SettingsKeys
 from pikku_storage.secrets.service import ScopedSecrets, SecretService
 from pikku_storage.testing import plugin
+from pikku_storage.virtual_users.service import VirtualUserRunStore, VirtualUserScheduleStore
+from pikku_storage.virtual_users.ticking import Outcome, tick
 from pikku_storage.workflows import (
     GraphDefinition,
     Limits,
@@ -188,7 +190,7 @@ TYPES = {
     "BigIntegerField": "integer",
     "FloatField": "number",
 }
-APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents", "pikku_channels"]
+APPS = ["pikku_workflows", "pikku_secrets", "pikku_agents", "pikku_channels", "pikku_virtual_users"]
 
 
 @pytest.mark.parametrize(
@@ -245,6 +247,17 @@ def test_every_operation_of_agents_is_documented(cls: type) -> None:
 @pytest.mark.parametrize("cls", [ChannelStore, EventHubStore], ids=lambda cls: cls.__name__)
 def test_every_operation_of_channels_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "channels.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+@pytest.mark.parametrize("cls", [VirtualUserRunStore, VirtualUserScheduleStore], ids=lambda cls: cls.__name__)
+def test_every_operation_of_virtual_users_is_documented(cls: type) -> None:
+    assert documented_signatures(section_of(REFERENCE / "virtual-users.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_every_outcome_of_a_tick_is_explained() -> None:
+    page = REFERENCE / "virtual-users.md"
+    assert [codes_in(row[0])[0] for row in table_rows(page, "`tick`")] == list(Outcome)
+    assert f"`{signature_text('tick', tick, skip=0)}`" in prose_of(page)
 
 
 def test_every_status_of_an_approval_is_explained() -> None:
