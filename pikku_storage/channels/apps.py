@@ -18,6 +18,7 @@ class ChannelsConfig(AppConfig):
 
     def ready(self) -> None:
         """Import what registers itself."""
+        import pikku_storage.channels.checks
         import pikku_storage.checks  # noqa: F401
 
         post_migrate.connect(prepare_tables, sender=self)

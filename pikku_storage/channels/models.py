@@ -1,4 +1,4 @@
-"""The tables of channels (contract tables.md §3, 1-2).
+"""The tables of channels (contract tables.md §3, 1-2), and ours of events.
 
 Names of tables and columns are the contract's, on MongoDB in camel case as there. Columns the contract does not have
 are marked "ours". Nothing here changes a row: see `querysets.py`.
@@ -15,7 +15,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from pikku_storage.access.owned import OwnedManager
-from pikku_storage.channels.querysets import ChannelQuerySet, SubscriptionQuerySet
+from pikku_storage.channels.querysets import ChannelQuerySet, EventQuerySet, SubscriptionQuerySet
 from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField, text_id
 from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id
@@ -91,3 +91,25 @@ class ChannelSubscription(models.Model):
     def key_of(channel_id: str, topic: str) -> str:
         """The key of the row of that subscription."""
         return derived_id("subscription", json.dumps([channel_id, topic]))
+
+
+class ChannelEvent(models.Model):
+    """Ours: an event on its way, where it travels by the database. It is kept for a minute."""
+
+    id = text_id(primary_key=True, editable=False)
+    topic = text_id(verbose_name=_("topic"))
+    sender = text_id(verbose_name=_("sender"), null=True)
+    data = PayloadField(_("data"), null=True)
+    created_at = MillisecondDateTimeField(_("published"))
+
+    objects = EventQuerySet.as_manager()
+
+    class Meta:
+        db_table = "channel_events"
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
+        ordering = ("created_at", "id")
+        indexes = (models.Index(fields=("created_at", "id"), name="idx_channel_events_created"),)
+
+    def __str__(self) -> str:
+        return f"{self.topic} · {self.id}"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
 
+from pikku_storage.channels.events import Event
 from pikku_storage.db.operations import Delete, Guard, Insert, Update
 from pikku_storage.db.querysets import EngineQuerySet
 from pikku_storage.json import Json
 
 if TYPE_CHECKING:
-    from pikku_storage.channels.models import Channel, ChannelSubscription  # noqa: F401 - named as text
+    from pikku_storage.channels.models import Channel, ChannelEvent, ChannelSubscription  # noqa: F401 - named as text
 
 BATCH = 500
 """How many channels are swept or removed by one statement."""
@@ -108,3 +109,29 @@ class SubscriptionQuerySet(EngineQuerySet["ChannelSubscription"]):
             return True
         self.remove(row["channel_id"], row["topic"])
         return False
+
+
+class EventQuerySet(EngineQuerySet["ChannelEvent"]):
+    """Events that travel by the database. Rows are only ever added, and deleted when they are old."""
+
+    def add(self, event_id: str, event: Event) -> None:
+        """Insert an event."""
+        values = {"id": event_id, "topic": event.topic, "sender": event.sender, "data": event.data}
+        self.engine.apply(Insert(self.model, {**values, "created_at": self.engine.now()}))
+
+    def ids_of_late(self, window: timedelta) -> list[str]:
+        """The ids of the events of the last while, the oldest first."""
+        late = self.filter(created_at__gt=self.engine.now() - window)
+        return list(late.order_by("created_at", "id").values_list("id", flat=True))
+
+    def read(self, ids: Sequence[str]) -> dict[str, Event]:
+        """These events, by their ids."""
+        rows = self.filter(pk__in=list(ids)).order_by().values_list("id", "topic", "sender", "data")
+        return {event_id: Event(topic=topic, sender=sender, data=data) for event_id, topic, sender, data in rows}
+
+    def prune(self, *, before: datetime) -> int:
+        """Delete older events; answers how many there were."""
+        removed = 0
+        while ids := list(self.filter(created_at__lt=before).order_by().values_list("id", flat=True)[:BATCH]):
+            removed += self.engine.apply(Delete(self.model, {"id": ids}))[0]
+        return removed

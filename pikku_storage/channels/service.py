@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from django.db import DatabaseError, router
@@ -15,10 +16,12 @@ from django.db.models import Q
 
 from pikku_storage.access.actors import user_id_of
 from pikku_storage.async_twins import AsyncTwins
-from pikku_storage.channels.models import NAME_LENGTH, ChannelSubscription
+from pikku_storage.channels.events import Event
+from pikku_storage.channels.models import NAME_LENGTH, ChannelEvent, ChannelSubscription
 from pikku_storage.channels.models import Channel as Row
 from pikku_storage.channels.querysets import BATCH, ChannelQuerySet, SubscriptionQuerySet
 from pikku_storage.channels.records import Channel
+from pikku_storage.channels.transports import Transport, transport
 from pikku_storage.conf import settings
 from pikku_storage.db import engine
 from pikku_storage.db.operations import ABSENT
@@ -28,6 +31,8 @@ from pikku_storage.ids import new_token
 from pikku_storage.json import Json, to_json, to_text
 
 logger = logging.getLogger(__name__)
+
+EVENTS_ARE_KEPT = timedelta(minutes=1)
 
 
 class ChannelStore(AsyncTwins):
@@ -148,10 +153,14 @@ class ChannelStore(AsyncTwins):
 
 
 class EventHubStore(AsyncTwins):
-    """Who has subscribed to what. Every method has an async twin."""
+    """Who has subscribed to what, and telling them. Every method has an async twin.
 
-    def __init__(self, using: str | None = None) -> None:
+    Events go through `carrier`, by default what the setting `CHANNEL_TRANSPORT` names.
+    """
+
+    def __init__(self, using: str | None = None, *, carrier: Transport | None = None) -> None:
         self.using = using or router.db_for_write(ChannelSubscription)
+        self._given = carrier
 
     def subscribe(self, topic: str, channel_id: str) -> bool:
         """Let a channel hear of a topic: `True`, also if it does already; `False` if there is no such channel or the
@@ -170,6 +179,21 @@ class EventHubStore(AsyncTwins):
     def get_channel_ids_for_topic(self, topic: str) -> list[str]:
         """The channels that hear of a topic, sorted."""
         return list(self._rows.filter(topic=topic).order_by("channel_id").values_list("channel_id", flat=True))
+
+    def publish(self, topic: str, channel_id: str | None, data: Json) -> None:
+        """Tell all channels that hear of a topic, but for `channel_id`, in whatever process they are; when the
+        transaction commits. Nobody hears of what is published while they are not connected. Raises `PayloadError`."""
+        event = Event(topic=to_text(topic, root="$topic"), data=to_json(data, root="$data"), sender=channel_id)
+        self.carrier.send(event)
+
+    def prune_events(self) -> int:
+        """Delete events that travelled by the database more than a minute ago; answers how many."""
+        return ChannelEvent.objects.using(self.using).prune(before=engine(self.using).now() - EVENTS_ARE_KEPT)
+
+    @cached_property
+    def carrier(self) -> Transport:
+        """What events go through."""
+        return self._given or transport(self.using)
 
     @property
     def _rows(self) -> SubscriptionQuerySet:

@@ -273,7 +273,7 @@ def test_a_sweep_that_died_is_taken_up_by_the_next(store: ChannelStore, monkeypa
                 call_command("sweep_channels")
         out = StringIO()
         call_command("sweep_channels", stdout=out)
-    assert (out.getvalue(), ids()) == ("1 channels removed\n", [])
+    assert (out.getvalue(), ids()) == ("1 channels and 0 old events removed\n", [])
 
 
 def test_many_are_swept_in_batches(store: ChannelStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from pikku_storage.agents.runs import AgentRunService
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.agents.statuses import ApprovalStatus
 from pikku_storage.channels import tasks as channel_tasks
+from pikku_storage.channels.hub import EventHub
 from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.durations import to_milliseconds
@@ -244,7 +245,7 @@ def test_every_operation_of_agents_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "agents.md", f"`{cls.__name__}`")) == signatures(cls)
 
 
-@pytest.mark.parametrize("cls", [ChannelStore, EventHubStore], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [ChannelStore, EventHubStore, EventHub], ids=lambda cls: cls.__name__)
 def test_every_operation_of_channels_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "channels.md", f"`{cls.__name__}`")) == signatures(cls)
 

@@ -33,6 +33,11 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
     assert {key: getattr(pikku_settings, key) for key in KEYS} == {
         "AUDIT_SINK": "pikku_storage.auditing.log_event",
         "CHANNEL_LEASE": 60_000,
+        "CHANNEL_NAMESPACE": "pikku_eventhub",
+        "CHANNEL_POLL_INTERVAL": 250,
+        "CHANNEL_QUEUE_SIZE": 100,
+        "CHANNEL_REDIS_URL": None,
+        "CHANNEL_TRANSPORT": "auto",
         "DATABASE": "default",
         "DISPATCHER": "pikku_storage.workflows.dispatch.CeleryDispatcher",
         "HTTP_AUTHENTICATORS": (),
