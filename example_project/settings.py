@@ -35,6 +35,7 @@ INSTALLED_APPS = [
     "pikku_storage.virtual_users",
     "console",
     "example_project.orders",
+    "example_project.live",
 ]
 
 MIDDLEWARE = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
@@ -22,7 +22,7 @@ from pikku_storage.channels.sockets import Drop, Send, Socket
 from pikku_storage.channels.threads import DatabaseThread
 from pikku_storage.channels.transports import Transport
 from pikku_storage.conf import settings
-from pikku_storage.exceptions import ChannelExistsError
+from pikku_storage.exceptions import ChannelError, ChannelExistsError
 from pikku_storage.ids import new_id
 from pikku_storage.json import Json
 
@@ -47,8 +47,10 @@ class EventHub:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
+        self._is_stopped = False
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
         """How many sockets it holds."""
         return len(self._sockets)
 
@@ -56,7 +58,9 @@ class EventHub:
 
     async def start(self) -> None:
         """Listen, renew and sweep from now on; again does nothing. Comes back when it listens, or after `PATIENCE` if
-        the transport is gone; it goes on trying."""
+        the transport is gone; it goes on trying. Raises `ChannelError` if it was stopped."""
+        if self._is_stopped:
+            raise ChannelError("The event hub is stopped")
         if not self._running:
             # What sockets ask for waits for one thread, and what keeps them alive for another one.
             self._asked, self._own = DatabaseThread("pikku-sockets"), DatabaseThread("pikku-hub")
@@ -67,23 +71,28 @@ class EventHub:
             logger.warning("The event hub does not hear of events yet")
 
     async def stop(self) -> None:
-        """Drop the sockets and remove their channels."""
+        """Drop the sockets and remove their channels, for good."""
+        self._is_stopped = True
         if not self._running:
             return
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         self._running = []
-        self._listening.clear()
-        sockets = [self._forget(channel_id) for channel_id in list(self._sockets)]
-        await asyncio.gather(
-            *(drop(STOPPED) for _, drop in filter(None, sockets)), *self._tasks, return_exceptions=True
-        )
+        held = [socket for socket in map(self._forget, list(self._sockets)) if socket is not None]
+        for _, drop in held:
+            self._later(drop(STOPPED))
+        while self._tasks:
+            await asyncio.gather(*self._tasks)
         try:
-            await self._asked(self.channels.remove_channels, [socket.channel_id for socket, _ in filter(None, sockets)])
+            await self._asked(self.channels.remove_channels, [socket.channel_id for socket, _ in held])
         except DatabaseError:
             logger.warning("The channels of this process are left to the sweep", exc_info=True)
         await asyncio.gather(self._asked.close(), self._own.close())
+
+    async def ask(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call something that needs the database, in the thread of what sockets ask for, once the hub is started."""
+        return await self._asked(function, *args, **options)
 
     # -- sockets -------------------------------------------------------------------------------------------------------
 
@@ -122,7 +131,8 @@ class EventHub:
     async def close(self, channel_id: str) -> None:
         """The socket is closed: remove its channel. Nothing for one that was dropped."""
         if self._forget(channel_id):
-            await self._remove(channel_id)
+            # As a task that `stop` waits for, and that goes on if whoever closes it is cancelled.
+            await asyncio.shield(self._later(self._remove(channel_id)))
 
     async def subscribe(self, topic: str, channel_id: str) -> bool:
         """See `EventHubStore.subscribe`."""
@@ -197,7 +207,7 @@ class EventHub:
             # Its lease is renewed with the others', and then it is seen to.
             logger.warning("Channel %s was not removed", channel_id, exc_info=True)
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         async def quietly() -> None:
             try:
                 await work
@@ -207,6 +217,7 @@ class EventHub:
         task = asyncio.create_task(quietly())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # -- leases --------------------------------------------------------------------------------------------------------
 

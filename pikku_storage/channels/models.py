@@ -15,7 +15,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from pikku_storage.access.owned import OwnedManager
-from pikku_storage.channels.querysets import ChannelQuerySet, EventQuerySet, SubscriptionQuerySet
+from pikku_storage.channels.querysets import ChannelEventQuerySet, ChannelQuerySet, ChannelSubscriptionQuerySet
 from pikku_storage.db.fields import ExactCharField, MillisecondDateTimeField, PayloadField, text_id
 from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id
@@ -73,7 +73,7 @@ class ChannelSubscription(models.Model):
     )
     topic = text_id(verbose_name=_("topic"))
 
-    everyones = SubscriptionQuerySet.as_manager()
+    everyones = ChannelSubscriptionQuerySet.as_manager()
     objects = OwnedManager("channel__pikku_user_id")
 
     class Meta:
@@ -102,7 +102,7 @@ class ChannelEvent(models.Model):
     data = PayloadField(_("data"), null=True)
     created_at = MillisecondDateTimeField(_("published"))
 
-    objects = EventQuerySet.as_manager()
+    objects = ChannelEventQuerySet.as_manager()
 
     class Meta:
         db_table = "channel_events"

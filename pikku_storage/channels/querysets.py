@@ -57,11 +57,11 @@ class ChannelQuerySet(EngineQuerySet["Channel"]):
             return []
         return list(self.filter(pk__in=ids, holder=sweeper).order_by().values_list("channel_id", flat=True))
 
-    def remove(self, subscriptions: SubscriptionQuerySet, ids: Sequence[str]) -> int:
+    def remove(self, subscriptions: ChannelSubscriptionQuerySet, ids: Sequence[str]) -> int:
         """Delete these channels with their subscriptions; answers how many channels there were."""
         return sum(self._remove(subscriptions, ids[start : start + BATCH]) for start in range(0, len(ids), BATCH))
 
-    def _remove(self, subscriptions: SubscriptionQuerySet, ids: Sequence[str]) -> int:
+    def _remove(self, subscriptions: ChannelSubscriptionQuerySet, ids: Sequence[str]) -> int:
         for attempt in range(_TRIES):
             try:
                 with self.engine.savepoint():
@@ -78,7 +78,7 @@ class ChannelQuerySet(EngineQuerySet["Channel"]):
         return removed
 
 
-class SubscriptionQuerySet(EngineQuerySet["ChannelSubscription"]):
+class ChannelSubscriptionQuerySet(EngineQuerySet["ChannelSubscription"]):
     """Subscriptions. They are found by channel and topic: what another program wrote has a key of its own."""
 
     def add(self, channels: type[Channel], channel_id: str, topic: str) -> bool:
@@ -111,7 +111,7 @@ class SubscriptionQuerySet(EngineQuerySet["ChannelSubscription"]):
         return False
 
 
-class EventQuerySet(EngineQuerySet["ChannelEvent"]):
+class ChannelEventQuerySet(EngineQuerySet["ChannelEvent"]):
     """Events that travel by the database. Rows are only ever added, and deleted when they are old."""
 
     def add(self, event_id: str, event: Event) -> None:

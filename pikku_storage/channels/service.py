@@ -19,7 +19,7 @@ from pikku_storage.async_twins import AsyncTwins
 from pikku_storage.channels.events import Event
 from pikku_storage.channels.models import NAME_LENGTH, ChannelEvent, ChannelSubscription
 from pikku_storage.channels.models import Channel as Row
-from pikku_storage.channels.querysets import BATCH, ChannelQuerySet, SubscriptionQuerySet
+from pikku_storage.channels.querysets import BATCH, ChannelQuerySet, ChannelSubscriptionQuerySet
 from pikku_storage.channels.records import Channel
 from pikku_storage.channels.transports import Transport, transport
 from pikku_storage.conf import settings
@@ -135,7 +135,7 @@ class ChannelStore(AsyncTwins):
     def sweep(self) -> int:
         """Remove the channels whose lease ran out, whatever their age; answers how many. Any number may sweep at
         once."""
-        subscriptions: SubscriptionQuerySet = ChannelSubscription.everyones.using(self.using)
+        subscriptions: ChannelSubscriptionQuerySet = ChannelSubscription.everyones.using(self.using)
         removed, sweeper = 0, new_token()
         while taken := self._rows.take_expired(sweeper, at=self._engine.now()):
             removed += self._rows.remove(subscriptions, taken)
@@ -196,6 +196,6 @@ class EventHubStore(AsyncTwins):
         return self._given or transport(self.using)
 
     @property
-    def _rows(self) -> SubscriptionQuerySet:
-        rows: SubscriptionQuerySet = ChannelSubscription.everyones.using(self.using)
+    def _rows(self) -> ChannelSubscriptionQuerySet:
+        rows: ChannelSubscriptionQuerySet = ChannelSubscription.everyones.using(self.using)
         return rows

@@ -34,9 +34,10 @@ class DatabaseThread:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     async def close(self) -> None:
-        """Give the connections back, and end the thread."""
-        await asyncio.get_running_loop().run_in_executor(self._executor, connections.close_all)
+        """Give the connections back when all calls are done, and end the thread; it takes no more."""
+        last = asyncio.get_running_loop().run_in_executor(self._executor, connections.close_all)
         self._executor.shutdown(wait=False)
+        await last
 
 
 def _call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:

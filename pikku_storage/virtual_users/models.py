@@ -17,7 +17,11 @@ from pikku_storage.db.fields import (
     text_id,
 )
 from pikku_storage.ids import derived_id, new_id
-from pikku_storage.virtual_users.querysets import RunQuerySet, ScheduleQuerySet, StepQuerySet
+from pikku_storage.virtual_users.querysets import (
+    VirtualUserRunQuerySet,
+    VirtualUserScheduleQuerySet,
+    VirtualUserStepQuerySet,
+)
 from pikku_storage.virtual_users.statuses import Disposition, RunStatus
 
 NAME_LENGTH = 255
@@ -43,7 +47,7 @@ class VirtualUserRun(models.Model):
     created_at = MillisecondDateTimeField(_("started"))
     finished_at = MillisecondDateTimeField(_("finished"), null=True)
 
-    objects = RunQuerySet.as_manager()
+    objects = VirtualUserRunQuerySet.as_manager()
 
     class Meta:
         db_table = "virtual_user_run"
@@ -77,7 +81,7 @@ class VirtualUserRunStep(models.Model):
     tokens_in = models.IntegerField(_("input tokens"), default=0)
     tokens_out = models.IntegerField(_("output tokens"), default=0)
 
-    objects = StepQuerySet.as_manager()
+    objects = VirtualUserStepQuerySet.as_manager()
 
     class Meta:
         db_table = "virtual_user_run_step"
@@ -109,7 +113,7 @@ class VirtualUserSchedule(models.Model):
     last_run_id = text_id(verbose_name=_("last run"), null=True)
     last_run_at = MillisecondDateTimeField(_("time of the last run"), null=True)
 
-    objects = ScheduleQuerySet.as_manager()
+    objects = VirtualUserScheduleQuerySet.as_manager()
 
     class Meta:
         db_table = "virtual_user_schedule"

@@ -23,7 +23,7 @@ CHUNK = 50
 """How many steps are inserted by one statement (contract services.md §0)."""
 
 
-class RunQuerySet(EngineQuerySet["VirtualUserRun"]):
+class VirtualUserRunQuerySet(EngineQuerySet["VirtualUserRun"]):
     """Runs."""
 
     def add(self, values: Mapping[str, Any]) -> None:
@@ -48,11 +48,11 @@ class RunQuerySet(EngineQuerySet["VirtualUserRun"]):
         return bool(self.engine.apply(Update(self.model, running, values), *chunks)[0])
 
 
-class StepQuerySet(EngineQuerySet["VirtualUserRunStep"]):
+class VirtualUserStepQuerySet(EngineQuerySet["VirtualUserRunStep"]):
     """Steps. Rows are only ever added, with the end of their run."""
 
 
-class ScheduleQuerySet(EngineQuerySet["VirtualUserSchedule"]):
+class VirtualUserScheduleQuerySet(EngineQuerySet["VirtualUserSchedule"]):
     """Schedules."""
 
     def put(self, persona: str, values: Mapping[str, Any], *, defaults: Mapping[str, Any]) -> None:

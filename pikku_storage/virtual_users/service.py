@@ -20,7 +20,7 @@ from pikku_storage.virtual_users import inputs
 from pikku_storage.virtual_users.models import VirtualUserRun as RunRow
 from pikku_storage.virtual_users.models import VirtualUserRunStep as StepRow
 from pikku_storage.virtual_users.models import VirtualUserSchedule as ScheduleRow
-from pikku_storage.virtual_users.querysets import RunQuerySet, ScheduleQuerySet
+from pikku_storage.virtual_users.querysets import VirtualUserRunQuerySet, VirtualUserScheduleQuerySet
 from pikku_storage.virtual_users.records import VirtualUserRun, VirtualUserSchedule, VirtualUserStep, columns
 from pikku_storage.virtual_users.statuses import Disposition, RunStatus
 
@@ -139,8 +139,8 @@ class VirtualUserRunStore(AsyncTwins):
         return self._engine.recover(RunRow)
 
     @property
-    def _rows(self) -> RunQuerySet:
-        rows: RunQuerySet = RunRow.objects.using(self.using)
+    def _rows(self) -> VirtualUserRunQuerySet:
+        rows: VirtualUserRunQuerySet = RunRow.objects.using(self.using)
         return rows
 
 
@@ -229,6 +229,6 @@ class VirtualUserScheduleStore(AsyncTwins):
         return [VirtualUserSchedule(**row) for row in rows.values(*columns(VirtualUserSchedule))]
 
     @property
-    def _rows(self) -> ScheduleQuerySet:
-        rows: ScheduleQuerySet = ScheduleRow.objects.using(self.using)
+    def _rows(self) -> VirtualUserScheduleQuerySet:
+        rows: VirtualUserScheduleQuerySet = ScheduleRow.objects.using(self.using)
         return rows

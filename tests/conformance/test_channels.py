@@ -13,7 +13,7 @@ from django.db import OperationalError
 from pytest_django.fixtures import Settings
 
 from pikku_storage.channels.models import Channel, ChannelSubscription
-from pikku_storage.channels.querysets import ChannelQuerySet, SubscriptionQuerySet
+from pikku_storage.channels.querysets import ChannelQuerySet, ChannelSubscriptionQuerySet
 from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.channels.tasks import sweep
 from pikku_storage.db.clock import travel
@@ -172,7 +172,7 @@ def test_a_database_that_fails_subscribes_nobody(
     def fail(*arguments: Any) -> bool:
         raise OperationalError("gone")
 
-    monkeypatch.setattr(SubscriptionQuerySet, "add", fail)
+    monkeypatch.setattr(ChannelSubscriptionQuerySet, "add", fail)
     assert topics.subscribe("news", "c") is False
     assert "could not subscribe to news" in caplog.text
 
@@ -184,16 +184,16 @@ def test_a_channel_that_goes_while_it_subscribes_leaves_nothing(
 ) -> None:
     """Whichever comes in between the other's writes."""
     store.add_channel("c", "chat")
-    original = getattr(SubscriptionQuerySet, on)
+    original = getattr(ChannelSubscriptionQuerySet, on)
     times = iter([True])
 
-    def interrupted(self: SubscriptionQuerySet, *arguments: Any) -> Any:
+    def interrupted(self: ChannelSubscriptionQuerySet, *arguments: Any) -> Any:
         answer = original(self, *arguments)
         if next(times, False):
             topics.subscribe("news", "c") if on == "remove_of_channels" else store.remove_channels(["c"])
         return answer
 
-    monkeypatch.setattr(SubscriptionQuerySet, on, interrupted)
+    monkeypatch.setattr(ChannelSubscriptionQuerySet, on, interrupted)
     if on == "remove_of_channels":
         store.remove_channels(["c"])
     else:

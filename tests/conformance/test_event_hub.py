@@ -18,13 +18,13 @@ from pytest_django.fixtures import Settings
 from pikku_storage.channels.events import Event
 from pikku_storage.channels.hub import EventHub
 from pikku_storage.channels.models import Channel, ChannelEvent
-from pikku_storage.channels.querysets import EventQuerySet
+from pikku_storage.channels.querysets import ChannelEventQuerySet
 from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.channels.tasks import sweep
 from pikku_storage.channels.transports import transport
 from pikku_storage.channels.transports.polling import PollingTransport
 from pikku_storage.db.clock import travel
-from pikku_storage.exceptions import ChannelExistsError, PayloadError
+from pikku_storage.exceptions import ChannelError, ChannelExistsError, PayloadError
 from tests.conformance.support import DATABASE, connection, needs_transactions
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -112,7 +112,7 @@ def test_subscribers_hear_and_the_sender_does_not() -> None:
         await hub.close("eve")
         await hub.publish("news", None, {"n": 4})
         await until(lambda: len(ada.heard) == 2)
-        assert (len(eve.heard), eve.dropped, len(hub)) == (2, [], 2)
+        assert (len(eve.heard), eve.dropped, hub.size) == (2, [], 2)
         with pytest.raises(ChannelExistsError):
             await joined(hub, "ada")
         with pytest.raises(PayloadError):
@@ -131,7 +131,7 @@ def test_a_socket_that_breaks_or_is_slow_is_dropped_and_no_other(settings: Setti
         for number in range(10):
             await hub.publish("news", None, number)
             await until(lambda: len(good.heard) > number)  # noqa: B023 - waited for at once
-        await until(lambda: len(hub) == 1)
+        await until(lambda: hub.size == 1)
         assert good.heard == list(range(10))
         assert (broken.dropped, slow.dropped, good.dropped) == (["broken"], ["too-slow"], [])
         stored = sync_to_async(ids)
@@ -207,9 +207,9 @@ def test_a_listener_that_loses_its_server_connects_again(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "CHANNEL_TRANSPORT": "polling"}
-    original, fails = EventQuerySet.ids_of_late, [True]
+    original, fails = ChannelEventQuerySet.ids_of_late, [True]
 
-    def sometimes(self: EventQuerySet, window: timedelta) -> list[str]:
+    def sometimes(self: ChannelEventQuerySet, window: timedelta) -> list[str]:
         if fails:
             fails.pop()
             raise OperationalError("gone")
@@ -218,7 +218,7 @@ def test_a_listener_that_loses_its_server_connects_again(
     async def work(hub: EventHub) -> None:
         client = await joined(hub, "c", "news")
         with monkeypatch.context() as patch:
-            patch.setattr(EventQuerySet, "ids_of_late", sometimes)
+            patch.setattr(ChannelEventQuerySet, "ids_of_late", sometimes)
             await until(lambda: not fails)
             # What is published while nobody listens is lost, and nothing else.
             async with asyncio.timeout(10):
@@ -307,6 +307,8 @@ def test_a_hub_that_stops_closes_its_sockets() -> None:
         client = await joined(hub, "c", "news")
         await hub.stop()
         await hub.stop()
+        with pytest.raises(ChannelError, match="is stopped"):
+            await joined(hub, "late")
         return client
 
     assert running(work).dropped == ["stopped"]

@@ -21,6 +21,7 @@ from pikku_storage.agents.runs import AgentRunService
 from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.agents.statuses import ApprovalStatus
 from pikku_storage.channels import tasks as channel_tasks
+from pikku_storage.channels.asgi import CODES, ChannelEndpoint
 from pikku_storage.channels.hub import EventHub
 from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.conf import KEYS, settings
@@ -248,6 +249,18 @@ def test_every_operation_of_agents_is_documented(cls: type) -> None:
 @pytest.mark.parametrize("cls", [ChannelStore, EventHubStore, EventHub], ids=lambda cls: cls.__name__)
 def test_every_operation_of_channels_is_documented(cls: type) -> None:
     assert documented_signatures(section_of(REFERENCE / "channels.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_what_an_endpoint_decides_and_says_is_documented() -> None:
+    text = section_of(REFERENCE / "channels.md", "`ChannelEndpoint`")
+    assert documented_signatures(text) == signatures(ChannelEndpoint)
+    attributes = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", text, re.MULTILINE)
+    given = {name: value for name, value in vars(ChannelEndpoint).items() if isinstance(value, str | int)}
+    assert {name: ast.literal_eval(value) for name, value in attributes} == {
+        name: value for name, value in given.items() if not name.startswith("_")
+    }
+    codes = re.findall(r"^\| (\d{4}) \|", text, re.MULTILINE)
+    assert {str(code) for code in CODES.values()} <= set(codes)
 
 
 @pytest.mark.parametrize("cls", [VirtualUserRunStore, VirtualUserScheduleStore], ids=lambda cls: cls.__name__)
