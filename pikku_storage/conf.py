@@ -50,7 +50,10 @@ class PikkuSettings:
     def CHANNEL_NAMESPACE(self) -> str:
         """What events are published under on PostgreSQL and Redis, where projects may share a server. Default
         `"pikku_eventhub"`."""
-        return str(self._get("CHANNEL_NAMESPACE", "pikku_eventhub"))
+        name = str(self._get("CHANNEL_NAMESPACE", "pikku_eventhub"))
+        if not 0 < len(name.encode()) <= 63:
+            raise ValueError("a name has 1 to 63 bytes")
+        return name
 
     @property
     def CHANNEL_POLL_INTERVAL(self) -> int:

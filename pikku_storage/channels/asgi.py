@@ -45,7 +45,8 @@ class Connection:
     channel_id: str
     user: Any
     """The Django user of the session, or an anonymous one."""
-    scope: Scope
+    scope: Scope = field(repr=False)
+    """ASGI's; its headers hold the cookie of the session."""
     topics: set[str] = field(default_factory=set)
 
     @property

@@ -40,7 +40,8 @@ class EventHub:
 
     def __init__(self, using: str | None = None, *, carrier: Transport | None = None) -> None:
         self.channels, self.topics = ChannelStore(using), EventHubStore(using, carrier=carrier)
-        self.id = new_id()
+        # Made by `start`: a server may fork after it has imported the application, and no two processes hold the same.
+        self.id = ""
         self._using = self.channels.using
         self._opening: set[str] = set()
         self._sockets: dict[str, tuple[Socket, Drop]] = {}
@@ -62,6 +63,7 @@ class EventHub:
         if self._is_stopped:
             raise ChannelError("The event hub is stopped")
         if not self._running:
+            self.id = new_id()
             # What sockets ask for waits for one thread, and what keeps them alive for another one.
             self._asked, self._own = DatabaseThread("pikku-sockets"), DatabaseThread("pikku-hub")
             self._running = [asyncio.create_task(self._listen()), asyncio.create_task(self._keep())]

@@ -14,11 +14,13 @@ from pytest_django.fixtures import Settings
 
 from pikku_storage.channels.models import Channel, ChannelSubscription
 from pikku_storage.channels.querysets import ChannelQuerySet, ChannelSubscriptionQuerySet
+from pikku_storage.channels.reads import subscribers
 from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.channels.tasks import sweep
 from pikku_storage.db.clock import travel
 from pikku_storage.exceptions import ChannelExistsError, ChannelNotFoundError, PayloadError, UnscopedQueryError
-from tests.conformance.support import connection
+from tests.conformance.conftest import Counter
+from tests.conformance.support import connection, data_statements
 
 pytestmark = pytest.mark.django_db
 
@@ -240,6 +242,24 @@ def test_a_lease_is_as_long_as_the_setting_says(store: ChannelStore, settings: S
     with travel(timedelta(seconds=2)):
         sweep()
     assert ids() == []
+
+
+def test_what_a_server_asks_again_and_again_costs_one_statement(
+    store: ChannelStore, topics: EventHubStore, statements: Counter
+) -> None:
+    for number in range(5):
+        store.add_channel(f"c{number}", "chat", holder="me")
+        topics.subscribe(f"t{number % 2}", f"c{number}")
+    with statements() as renewed:
+        assert store.renew_leases("me") == 5
+    with statements() as read:
+        assert {topic: len(found) for topic, found in subscribers(store.using, ["t0", "t1"], "me").items()} == {
+            "t0": 3,
+            "t1": 2,
+        }
+    with statements() as swept:
+        assert store.sweep() == 0
+    assert [len(data_statements(seen)) for seen in (renewed, read, swept)] == [1, 1, 1]
 
 
 def test_a_holder_that_comes_back_while_it_is_swept_has_lost(
