@@ -15,10 +15,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, transaction
 from pytest_django.fixtures import Settings
 
+from pikku_storage.channels import reads
 from pikku_storage.channels.events import Event
 from pikku_storage.channels.hub import EventHub
 from pikku_storage.channels.models import Channel, ChannelEvent
-from pikku_storage.channels.querysets import ChannelEventQuerySet
+from pikku_storage.channels.querysets import ChannelEventQuerySet, ChannelQuerySet
 from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.channels.tasks import sweep
 from pikku_storage.channels.transports import transport
@@ -300,6 +301,31 @@ def test_a_hub_keeps_what_lives_and_agrees_with_the_rows(caplog: pytest.LogCaptu
     running(work)
     assert "had been swept; it is back" in caplog.text
     assert ids() == []
+
+
+def test_a_database_that_fails_costs_an_event_and_no_socket(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OperationalError("gone")
+
+    async def work(hub: EventHub) -> None:
+        stays, goes = await joined(hub, "stays", "news"), await joined(hub, "goes", "news")
+        with monkeypatch.context() as patch:
+            patch.setattr(reads, "subscribers", fail)
+            patch.setattr(ChannelQuerySet, "remove", fail)
+            await hub.publish("news", None, "lost")
+            await until(lambda: "were not delivered" in caplog.text)
+            await hub.close("goes")
+        assert await sync_to_async(ids)() == ["goes", "stays"]
+        await hub.keep()
+        assert await sync_to_async(ids)() == ["stays"]
+        await hub.publish("news", None, "heard")
+        await until(lambda: bool(stays.heard))
+        assert (stays.heard, goes.heard) == (["heard"], [])
+
+    running(work)
+    assert "Channel goes was not removed" in caplog.text
 
 
 def test_a_hub_that_stops_closes_its_sockets() -> None:
