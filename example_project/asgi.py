@@ -1,4 +1,4 @@
-"""The ASGI entry point for a web server."""
+"""The ASGI entry point for a web server: Django, and the WebSockets of the rooms."""
 
 import os
 
@@ -6,4 +6,10 @@ from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
 
-application = get_asgi_application()
+# Django is set up here, and what follows needs that.
+django_application = get_asgi_application()
+
+from example_project.live.rooms import RoomEndpoint  # noqa: E402
+from pikku_storage.channels.asgi import WithChannels  # noqa: E402
+
+application = WithChannels(django_application, {"/live/socket/": RoomEndpoint()})

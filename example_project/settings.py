@@ -35,9 +35,12 @@ INSTALLED_APPS = [
     "pikku_storage.audit",
     "pikku_storage.webhooks",
     "pikku_storage.deployments",
+    "pikku_storage.channels",
+    "pikku_storage.virtual_users",
     "console",
     "example_project.orders",
     "example_project.support",
+    "example_project.live",
 ]
 
 MIDDLEWARE = [
@@ -105,6 +108,7 @@ CELERY_TIMEZONE = TIME_ZONE
 CELERY_BEAT_SCHEDULE = {
     "pikku-agents": {"task": "pikku.agents.upkeep", "schedule": 60},
     "pikku-webhooks": {"task": "pikku.webhooks.relay", "schedule": 5},
+    "pikku-channels": {"task": "pikku.channels.sweep", "schedule": 60},
 }
 if CELERY_BROKER_URL.startswith("filesystem:"):
     CELERY_BROKER_TRANSPORT = "example_project.broker:Transport"

@@ -68,6 +68,45 @@ class PikkuSettings:
         return value
 
     @property
+    def CHANNEL_LEASE(self) -> int:
+        """Milliseconds that a channel is believed to be there without a word from the process that holds its
+        connection. Default `"60s"`."""
+        return self._milliseconds("CHANNEL_LEASE", "60s")
+
+    @property
+    def CHANNEL_NAMESPACE(self) -> str:
+        """What events are published under on PostgreSQL and Redis, where projects may share a server. Default
+        `"pikku_eventhub"`."""
+        name = str(self._get("CHANNEL_NAMESPACE", "pikku_eventhub"))
+        if not 0 < len(name.encode()) <= 63:
+            raise ValueError("a name has 1 to 63 bytes")
+        return name
+
+    @property
+    def CHANNEL_POLL_INTERVAL(self) -> int:
+        """Milliseconds between two looks for events, where they travel by a table. Default `"250ms"`."""
+        return self._milliseconds("CHANNEL_POLL_INTERVAL", "250ms")
+
+    @property
+    def CHANNEL_QUEUE_SIZE(self) -> int:
+        """How many events may wait for one slow socket before it is dropped. Default 100."""
+        size = int(self._get("CHANNEL_QUEUE_SIZE", 100))
+        if size < 1:
+            raise ValueError("at least one event waits")
+        return size
+
+    @property
+    def CHANNEL_REDIS_URL(self) -> str | None:
+        """The Redis that events travel by. Default `None`."""
+        return self._get("CHANNEL_REDIS_URL", None) or None
+
+    @property
+    def CHANNEL_TRANSPORT(self) -> str:
+        """How events travel between processes: `"notify"`, `"redis"`, `"polling"`, `"local"`, or the dotted path of a
+        transport. Default `"auto"`: by Redis if there is a `CHANNEL_REDIS_URL`, or else as the database can."""
+        return str(self._get("CHANNEL_TRANSPORT", "auto"))
+
+    @property
     def DATABASE(self) -> str:
         """Alias of the database that holds this package's tables; `pikku_storage.db.router.PikkuRouter` sends them
         there. Default `"default"`."""

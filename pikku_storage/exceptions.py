@@ -256,6 +256,36 @@ class ScorerNotFoundError(ScoringError):
         self.name = name
 
 
+class ChannelError(PikkuError):
+    """Base of the errors of channels."""
+
+
+class ChannelNotFoundError(ChannelError):
+    """There is no channel of that id."""
+
+    http_status = 404
+
+    def __init__(self, channel_id: str) -> None:
+        super().__init__(f"Channel not found: {channel_id}")
+        self.channel_id = channel_id
+
+
+class ChannelExistsError(ChannelError):
+    """There is a channel of that id already."""
+
+    http_status = 409
+
+    def __init__(self, channel_id: str) -> None:
+        super().__init__(f"There is a channel with the id {channel_id} already")
+        self.channel_id = channel_id
+
+
+class VirtualUserInputError(PikkuError, ValueError):
+    """Something that was to be stored of a virtual user has a wrong shape; nothing was written. The text says where."""
+
+    http_status = 422
+
+
 class DecryptionError(PikkuError):
     """What was to be opened does not open: another key, another place, or something was changed."""
 

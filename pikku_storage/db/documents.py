@@ -1,9 +1,9 @@
 """How our models are named on MongoDB.
 
 One place decides it, when a model class is made, so that migrations and models are the same on every database: there
-the primary key is the document's `_id`, whatever its column is called in SQL. Secrets, agents, sessions and deployments
-may be shared with the TypeScript packages, so their other fields are named as there, in camel case, and so is the
-collection of sessions.
+the primary key is the document's `_id`, whatever its column is called in SQL. Secrets, agents, channels, sessions and
+deployments may be shared with the TypeScript packages, so their other fields are named as there, in camel case, and so
+is the collection of sessions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.db.models.signals import class_prepared
 from pikku_storage.conf import APP_LABELS, settings
 
 VENDOR = "mongodb"
-CAMEL_CASE = frozenset({"pikku_access", "pikku_agents", "pikku_deployments", "pikku_secrets"})
+CAMEL_CASE = frozenset({"pikku_access", "pikku_agents", "pikku_channels", "pikku_deployments", "pikku_secrets"})
 """Labels of the apps whose fields are named in camel case."""
 COLLECTIONS = {"pikku_user_sessions": "pikkuUserSessions"}
 """What the collection of a table is called, if not as the table."""

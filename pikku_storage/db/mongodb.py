@@ -37,6 +37,7 @@ from pymongo.errors import (
 from pikku_storage.db.base import Engine, utc
 from pikku_storage.db.fields import PayloadField, field_of
 from pikku_storage.db.operations import (
+    ABSENT,
     NOT_NULL,
     Conditions,
     Delete,
@@ -263,9 +264,13 @@ class MongodbEngine(Engine):
 
     def _change(self, model: type[models.Model], values: Values, ticket: Document | None) -> Document | list[Document]:
         if not any(isinstance(value, KeepOr) for value in values.values()):
-            change: Document = {"$set": self._document(model, values)}
+            absent = {name for name, value in values.items() if value is ABSENT}
+            sets = {name: value for name, value in values.items() if name not in absent}
+            change: Document = {"$set": self._document(model, sets)}
+            if absent:
+                change["$unset"] = dict.fromkeys((_column(model, name) for name in absent), "")
             return change if ticket is None else {**change, "$push": {FOLLOWS: ticket}}
-        sets: Document = {}
+        sets = {}
         for name, value in values.items():
             column = _column(model, name)
             if isinstance(value, KeepOr):

@@ -42,6 +42,16 @@ NOT_NULL: Final = NotNull.NOT_NULL
 """Condition: the column is not null."""
 
 
+class Absent(Enum):
+    """See `ABSENT`."""
+
+    ABSENT = 0
+
+
+ABSENT: Final = Absent.ABSENT
+"""Value of an `Update`: null, and on MongoDB no field at all, for what the contract has so."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeepOr:
     """Value: what the column holds, or `value` where it is null."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from django.db.models import Model
 
 from pikku_storage.db.operations import (
+    ABSENT,
     NOT_NULL,
     Conditions,
     Delete,
@@ -86,7 +87,7 @@ def _shape_of(operation: Operation, counts_lists: bool, values: list[Any]) -> Op
 def _sets(columns: Values, values: list[Any]) -> tuple[ColumnShape, ...]:
     shape = []
     for name, value in columns.items():
-        if value is None:
+        if value is None or value is ABSENT:
             shape.append((name, _NULL, 0))
         elif isinstance(value, KeepOr):
             shape.append((name, _KEEP, 0))

@@ -27,6 +27,10 @@ from pikku_storage.agents.statuses import ApprovalStatus
 from pikku_storage.audit import Audit
 from pikku_storage.audit.service import AuditService
 from pikku_storage.auditing import AuditEvent
+from pikku_storage.channels import tasks as channel_tasks
+from pikku_storage.channels.asgi import CODES, ChannelEndpoint
+from pikku_storage.channels.hub import EventHub
+from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.conf import KEYS, settings
 from pikku_storage.deployments import tasks as deployment_tasks
 from pikku_storage.deployments.records import Deployment
@@ -37,6 +41,8 @@ from pikku_storage.secrets.credentials import CredentialService, ScopedCredentia
 from pikku_storage.secrets.keys import SettingsKeys
 from pikku_storage.secrets.service import ScopedSecrets, SecretService
 from pikku_storage.testing import plugin
+from pikku_storage.virtual_users.service import VirtualUserRunStore, VirtualUserScheduleStore
+from pikku_storage.virtual_users.ticking import Outcome, tick
 from pikku_storage.webhooks import sign_webhook, verify_webhook
 from pikku_storage.webhooks import tasks as webhook_tasks
 from pikku_storage.webhooks.records import Attempt, Delivery, DeliveryWithAttempts
@@ -208,6 +214,8 @@ APPS = [
     "pikku_audit",
     "pikku_webhooks",
     "pikku_deployments",
+    "pikku_channels",
+    "pikku_virtual_users",
 ]
 
 
@@ -314,6 +322,34 @@ def test_what_services_share_is_documented() -> None:
             assert signature == signature_text(name, found, skip=0)
 
 
+@pytest.mark.parametrize("cls", [ChannelStore, EventHubStore, EventHub], ids=lambda cls: cls.__name__)
+def test_every_operation_of_channels_is_documented(cls: type) -> None:
+    assert documented_signatures(section_of(REFERENCE / "channels.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_what_an_endpoint_decides_and_says_is_documented() -> None:
+    text = section_of(REFERENCE / "channels.md", "`ChannelEndpoint`")
+    assert documented_signatures(text) == signatures(ChannelEndpoint)
+    attributes = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", text, re.MULTILINE)
+    given = {name: value for name, value in vars(ChannelEndpoint).items() if isinstance(value, str | int)}
+    assert {name: ast.literal_eval(value) for name, value in attributes} == {
+        name: value for name, value in given.items() if not name.startswith("_")
+    }
+    codes = re.findall(r"^\| (\d{4}) \|", text, re.MULTILINE)
+    assert {str(code) for code in CODES.values()} <= set(codes)
+
+
+@pytest.mark.parametrize("cls", [VirtualUserRunStore, VirtualUserScheduleStore], ids=lambda cls: cls.__name__)
+def test_every_operation_of_virtual_users_is_documented(cls: type) -> None:
+    assert documented_signatures(section_of(REFERENCE / "virtual-users.md", f"`{cls.__name__}`")) == signatures(cls)
+
+
+def test_every_outcome_of_a_tick_is_explained() -> None:
+    page = REFERENCE / "virtual-users.md"
+    assert [codes_in(row[0])[0] for row in table_rows(page, "`tick`")] == list(Outcome)
+    assert f"`{signature_text('tick', tick, skip=0)}`" in prose_of(page)
+
+
 def test_every_status_of_an_approval_is_explained() -> None:
     page = section_of(REFERENCE / "agents.md", "Approvals", level=3)
     explained = [codes_in(line)[0] for line in page.splitlines() if line.startswith("| `")]
@@ -390,7 +426,7 @@ def test_every_record_is_documented_with_its_fields() -> None:
 def test_tasks_are_documented_with_their_options() -> None:
     page = REFERENCE / "celery.md"
     own = [value for value in vars(tasks).values() if isinstance(value, Task)]
-    modules = (agent_tasks, webhook_tasks, deployment_tasks)
+    modules = (agent_tasks, webhook_tasks, deployment_tasks, channel_tasks)
     others = [value for of in modules for value in vars(of).values() if isinstance(value, Task)]
     assert [codes_in(row[0])[0] for row in table_rows(page, "Tasks")] == [task.name for task in (*own, *others)]
     table = prose_of(page).split("| option of the tasks")[1]

@@ -1,0 +1,1 @@
+"""Channels, their topics, and events that reach them."""
