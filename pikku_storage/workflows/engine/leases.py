@@ -59,7 +59,8 @@ class LeaseKeeper:
                             "A lease is lost: its work was cancelled, or taken over because renewing it came too late"
                         )
                         self._kept.pop(key, None)
-                except DatabaseError:
+                except Exception:
+                    # Whatever it is, the thread must live: nobody else renews the other leases.
                     logger.warning("A lease could not be renewed; trying again", exc_info=True)
             connections.close_all()
 
