@@ -2,14 +2,14 @@
 
 Nothing of it depends on the database's own cascade, which MongoDB has not. What belongs to the thread goes first, so a
 deletion that was cut off is finished by asking again. Somebody may write into the thread meanwhile: on SQL it then
-cannot be deleted yet, and elsewhere what was written is deleted after it.
+waits, or the deletion begins again, and elsewhere what was written is deleted after it.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from pikku_storage.access.ownership import EVERYBODYS
@@ -33,16 +33,27 @@ _RUNS = 500
 def remove_thread(using: str, thread_id: str) -> bool:
     """Delete a thread; whether there was one."""
     threads = AgentThread.everyones.using(using)
-    for attempt in range(_TRIES):
+
+    def write() -> bool:
+        with transaction.atomic(using=using):
+            # Whoever saves messages changes the thread first, so where that locks it nobody does from here on.
+            threads.write(thread_id, at=threads.engine.now())
+            _remove_contents(using, thread_id)
+            return threads.remove(thread_id)
+
+    # Most of it in batches, so that no transaction takes long.
+    _remove_contents(using, thread_id)
+    for _ in range(_TRIES):
         try:
-            with threads.engine.savepoint():
-                _remove_contents(using, thread_id)
-                removed = threads.remove(thread_id)
+            removed = threads.engine.retrying(write)
             break
         except IntegrityError:
-            if attempt == _TRIES - 1:
-                raise
-    _remove_contents(using, thread_id)
+            # A run began in between.
+            continue
+    else:
+        removed = write()
+    if not threads.engine.connection.features.supports_foreign_keys:
+        _remove_contents(using, thread_id)
     return removed
 
 

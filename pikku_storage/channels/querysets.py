@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 
 from pikku_storage.channels.events import Event
 from pikku_storage.db.operations import Delete, Guard, Insert, Update
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 BATCH = 500
 """How many channels are swept or removed by one statement."""
-_TRIES = 10
 
 
 class ChannelQuerySet(EngineQuerySet["Channel"]):
@@ -26,12 +25,7 @@ class ChannelQuerySet(EngineQuerySet["Channel"]):
 
     def add(self, values: Mapping[str, Any]) -> bool:
         """Insert a channel; `False` if there is one of that id."""
-        try:
-            with self.engine.savepoint():
-                self.engine.apply(Insert(self.model, values))
-        except IntegrityError:
-            return False
-        return True
+        return self.insert(Insert(self.model, values))
 
     def change(self, channel_id: str, values: Mapping[str, Any]) -> bool:
         """Set these columns; `False` if there is no such channel."""
@@ -62,20 +56,17 @@ class ChannelQuerySet(EngineQuerySet["Channel"]):
         return sum(self._remove(subscriptions, ids[start : start + BATCH]) for start in range(0, len(ids), BATCH))
 
     def _remove(self, subscriptions: ChannelSubscriptionQuerySet, ids: Sequence[str]) -> int:
-        for attempt in range(_TRIES):
-            try:
-                with self.engine.savepoint():
-                    subscriptions.remove_of_channels(ids)
-                    removed = self.engine.apply(Delete(self.model, {"channel_id": list(ids)}))[0]
-                break
-            except IntegrityError:
-                # One of them subscribed in between.
-                if attempt == _TRIES - 1:
-                    raise
-        # Without foreign keys that goes unnoticed; from here on a subscription looks for its channel in vain.
-        if not self.engine.connection.features.supports_foreign_keys:
-            subscriptions.remove_of_channels(ids)
-        return removed
+        def write() -> int:
+            with transaction.atomic(using=self.engine.using):
+                # Where that locks the rows for whoever would subscribe, nobody does meanwhile.
+                self.engine.apply(Update(self.model, {"channel_id": list(ids)}, {"updated_at": self.engine.now()}))
+                subscriptions.remove_of_channels(ids)
+                removed = self.engine.apply(Delete(self.model, {"channel_id": list(ids)}))[0]
+                # Elsewhere somebody may have. From here on a subscription looks for its channel in vain.
+                subscriptions.remove_of_channels(ids)
+            return removed
+
+        return self.engine.retrying(write)
 
 
 class ChannelSubscriptionQuerySet(EngineQuerySet["ChannelSubscription"]):

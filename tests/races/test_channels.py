@@ -1,35 +1,17 @@
 """Many writers of the same channel, many sweepers, and subscriptions to a channel that goes."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier
-from typing import Any
 
 import pytest
-from django.db import connections
 
 from pikku_storage.channels.models import Channel, ChannelSubscription
 from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.db.clock import travel
+from tests.races.together import in_threads, together
 
 THREADS = 6
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def side_by_side(work: list[Callable[[], Any]]) -> list[Any]:
-    barrier = Barrier(len(work))
-
-    def begin(each: Callable[[], Any]) -> Any:
-        try:
-            barrier.wait(30)
-            return each()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(len(work)) as pool:
-        return list(pool.map(begin, work))
 
 
 def test_writers_of_one_state_lose_nothing() -> None:
@@ -41,7 +23,7 @@ def test_writers_of_one_state_lose_nothing() -> None:
             store.merge_state("c", f"{number}.{key}", number)
         return topics.subscribe("news", "c")
 
-    assert side_by_side([lambda number=number: write(number) for number in range(THREADS)]) == [True] * THREADS  # type: ignore[misc]
+    assert in_threads(write, THREADS) == [True] * THREADS
     assert store.get_state("c") == {f"{number}.{key}": number for number in range(THREADS) for key in range(5)}
     assert topics.get_channel_ids_for_topic("news") == ["c"]
 
@@ -60,7 +42,7 @@ def test_sweepers_and_subscribers_leave_nothing_and_take_nothing_that_lives() ->
                 topics.subscribe("news", f"dead {number}")
             return 0
 
-        side_by_side([store.sweep, store.sweep, store.sweep, subscribe, subscribe])
+        together(store.sweep, store.sweep, store.sweep, subscribe, subscribe)
         store.sweep()
     live = {f"live {number}" for number in range(20)}
     assert set(Channel.everyones.values_list("channel_id", flat=True)) == live
