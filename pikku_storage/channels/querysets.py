@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BATCH = 500
 """How many channels are swept or removed by one statement."""
+_TRIES = 10
 
 
 class ChannelQuerySet(EngineQuerySet["Channel"]):
@@ -66,7 +67,13 @@ class ChannelQuerySet(EngineQuerySet["Channel"]):
                 subscriptions.remove_of_channels(ids)
             return removed
 
-        return self.engine.retrying(write)
+        for _ in range(_TRIES):
+            try:
+                return self.engine.retrying(write)
+            except IntegrityError:
+                # One of them subscribed in between, where that is seen at once.
+                continue
+        return write()
 
 
 class ChannelSubscriptionQuerySet(EngineQuerySet["ChannelSubscription"]):
