@@ -8,6 +8,7 @@ is stored with the run.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from celery.signals import before_task_publish, task_postrun, task_prerun
@@ -30,18 +31,23 @@ def carry_through_celery() -> None:
     task_postrun.connect(_end)
 
 
-def _send(headers: dict[str, Any] | None = None, **kwargs: Any) -> None:
-    if headers is None:
-        return
+def sender_of(headers: Mapping[str, Any]) -> str | None:
+    """Who acts where the task of these headers is sent. A user that cannot be read here is nobody, with a warning."""
     try:
-        user_id = current_user_id()
+        return current_user_id()
     except SynchronousOnlyOperation:
         logger.warning(
             "The task %s is sent without its acting user, whom an async view has not read yet. Await "
             "acurrent_user_id() before.",
             headers.get("task"),
         )
+        return None
+
+
+def _send(headers: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    if headers is None:
         return
+    user_id = sender_of(headers)
     if user_id is not None:
         headers[HEADER] = user_id
 

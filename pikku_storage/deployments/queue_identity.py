@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from celery.signals import before_task_publish, task_postrun, task_prerun
-from django.core.exceptions import SynchronousOnlyOperation
 from kombu.utils.json import dumps
 
 from pikku_storage.access import celery as unsigned
-from pikku_storage.access.acting import begin, current_user_id, end
+from pikku_storage.access.acting import begin, end
 from pikku_storage.conf import settings
 from pikku_storage.crypto import queue_identity
 from pikku_storage.deployments import checks  # noqa: F401 - who signs is told by `manage.py check` what is missing
@@ -54,15 +53,7 @@ def is_signing() -> bool:
 def _send(headers: dict[str, Any] | None = None, body: Any = None, **kwargs: Any) -> None:
     if headers is None:
         return
-    try:
-        user_id = current_user_id()
-    except SynchronousOnlyOperation:
-        logger.warning(
-            "The task %s is sent without its acting user, whom an async view has not read yet. Await "
-            "acurrent_user_id() before.",
-            headers.get("task"),
-        )
-        return
+    user_id = unsigned.sender_of(headers)
     if user_id is None:
         return
     secret = _secret()
