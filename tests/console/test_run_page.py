@@ -16,7 +16,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import translation
 
-from console.drawing import LANES_PER_PAGE
+from console.workflows.drawing import LANES_PER_PAGE
 from pikku_storage.workflows import function, graph, node, workflow
 from pikku_storage.workflows.models import WorkflowStep
 from pikku_storage.workflows.registry import registry
