@@ -516,6 +516,7 @@ def test_every_kind_of_tests_is_listed() -> None:
 
 ROWS = {
     "SQLite": "sqlite",
+    "SQLite, with django-unfold over the admin": "sqlite-unfold",
     "PostgreSQL": "postgresql",
     "MariaDB": "mariadb",
     "MongoDB for everything": "mongodb",
