@@ -64,7 +64,7 @@ class EngineRowAdmin(_ModelAdmin):
     def media(self) -> Media:
         """The console's styles and scripts; under django-unfold the colours that these need as well."""
         styles = ["console/console.css", *(["console/unfold.css"] if apps.is_installed("unfold") else [])]
-        return super().media + Media(css={"all": styles}, js=["console/list.js"])
+        return super().media + Media(css={"all": styles}, js=["console/list.js", "console/zone.js"])
 
     # -- the gate ----------------------------------------------------------------------------------------------------
 
