@@ -37,7 +37,7 @@ bench: $(VENV)/.installed-bench ## Measure, beside our peers (BENCH_QUICK=1: und
 
 messages: $(VENV)/.installed-dev ## Collect the texts to be translated, and compile the translations (needs GNU gettext)
 	@for app in console pikku_storage; do \
-	  (cd $$app && ../$(BIN)/django-admin makemessages --locale de --no-wrap && ../$(BIN)/django-admin compilemessages --locale de) || exit 1; \
+	  (cd $$app && ../$(BIN)/django-admin makemessages --locale de --no-wrap --add-location file && ../$(BIN)/django-admin compilemessages --locale de) || exit 1; \
 	done
 
 clean: ## Remove what the other targets made
