@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from django.db import DatabaseError, InterfaceError, OperationalError, models, router, transaction
+from django.db import models, router
 
-from pikku_storage.db.operations import Insert, InsertMany
+from pikku_storage.db.bulk import insert_rows, present
 from pikku_storage.db.querysets import EngineQuerySet
 from pikku_storage.db.twins import rows_on
-from pikku_storage.exceptions import PayloadError
 from pikku_storage.importing.sources import Row, Source
 from pikku_storage.importing.tables import BY_NAME, Table, Values, fields_of
 from pikku_storage.importing.values import BadValueError
@@ -92,7 +91,7 @@ class Importer:
             else:
                 good[values[pk]] = row, values
         there = self._rows(table.model)
-        for key in _present(there, good):
+        for key in present(there, good):
             del good[key]
             report.present += 1
         for key, reason in (*self._orphans(table, good), *self._unsealable(table, good)):
@@ -103,15 +102,9 @@ class Importer:
     def _write(self, table: Table, good: dict[Any, tuple[Row, Values]], report: TableReport) -> None:
         assert table.model is not None  # noqa: S101 - as above
         there = self._rows(table.model)
-        if good and not self.dry_run and not _insert(there, [values for _, values in good.values()]):
-            # One of them is at fault, or somebody else wrote one. Without transactions some are there now.
-            here = set(_present(there, good))
-            for key in [key for key in good if key not in here]:
-                row, values = good[key]
-                reason = _insert_one(there, values)
-                if reason is not None:
-                    self._skip(table, row, reason, report)
-                    del good[key]
+        if not self.dry_run:
+            for key, reason in insert_rows(there, [values for _, values in good.values()]).items():
+                self._skip(table, good.pop(key)[0], reason, report)
         report.written += len(good)
         report.held += sum(_is_held(table, row, values) for row, values in good.values())
 
@@ -189,33 +182,6 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _present(there: EngineQuerySet[Any], keys: Iterable[Any]) -> list[Any]:
-    return list(there.filter(pk__in=list(keys)).order_by().values_list("pk", flat=True))
-
-
-def _insert(there: EngineQuerySet[Any], rows: Sequence[Values]) -> bool:
-    try:
-        with transaction.atomic(using=there.db):
-            return there.insert(InsertMany(there.model, {}, rows))
-    except (OperationalError, InterfaceError):
-        raise
-    except (DatabaseError, PayloadError):
-        return False
-
-
-def _insert_one(there: EngineQuerySet[Any], values: Values) -> str | None:
-    """Why it could not be inserted; `None` if it was."""
-    try:
-        with transaction.atomic(using=there.db):
-            is_new = there.insert(Insert(there.model, values))
-    except (OperationalError, InterfaceError):
-        raise
-    except (DatabaseError, PayloadError) as error:
-        # The database's message may show values.
-        return f"the database refuses it ({type(error).__name__})"
-    return None if is_new else "another row here has what must be unique"
 
 
 def _is_held(table: Table, row: Row, values: Values) -> bool:
