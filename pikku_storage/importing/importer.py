@@ -6,7 +6,6 @@ that cannot be kept is skipped, with the reason, and stops no other one.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -41,8 +40,8 @@ class TableReport:
     present: int = 0
     skipped: int = 0
     held: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    left_out: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
     """By column, in how many rows it has a value that has no place here."""
     is_installed: bool = True
 
@@ -80,7 +79,8 @@ class Importer:
         pk = table.model._meta.pk.attname
         good: dict[Any, tuple[Row, Values]] = {}
         for row in rows:
-            report.left_out.update(table.left_out(row))
+            for column in table.left_out(row):
+                report.left_out[column] = report.left_out.get(column, 0) + 1
             try:
                 values = table.values(row, json_is_text=self.source.json_is_text)
             except BadValueError as error:
@@ -111,7 +111,8 @@ class Importer:
     def _skip(self, table: Table, row: Row, reason: str, report: TableReport) -> None:
         report.skipped += 1
         # They are few, unless they show where in a payload something is.
-        report.reasons[reason if len(report.reasons) < REASONS else "other reasons"] += 1
+        counted = reason if len(report.reasons) < REASONS else "other reasons"
+        report.reasons[counted] = report.reasons.get(counted, 0) + 1
         self.skipped(table.name, table.show(row), reason)
 
     def _rows(self, model: type[models.Model]) -> EngineQuerySet[Any]:
