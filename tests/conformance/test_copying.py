@@ -25,7 +25,7 @@ from pikku_storage.copying import StorageCopy
 from pikku_storage.db import engine
 from pikku_storage.db.clock import travel
 from pikku_storage.db.fields import JsonTextField, PayloadField
-from pikku_storage.db.operations import Insert, Update
+from pikku_storage.db.operations import Insert, InsertMany, Update
 from pikku_storage.db.twins import model_on, models_of_the_package, rows_on
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from tests.conformance.failing import failing
@@ -48,7 +48,8 @@ def other_database(
 ) -> Iterator[None]:
     """A second database, on SQLite whatever the first one is, with our tables."""
     path = tmp_path_factory.mktemp("copying") / "other.sqlite3"
-    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path)}
+    options = {"init_command": "PRAGMA synchronous=OFF"}
+    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path), "OPTIONS": options}
     connections.settings[OTHER] = ConnectionHandler({"default": database}).settings["default"]
     with django_db_blocker.unblock():
         with connections[OTHER].schema_editor() as editor:
@@ -98,9 +99,9 @@ def fill(alias: str, rows: int = 3) -> None:
     """So many rows in each table of the package."""
     for model in models_of_the_package():
         there = rows_on(model, alias)
-        for number in range(rows):
-            values = {field.attname: value_for(field, number) for field in model._meta.concrete_fields}
-            assert there.insert(Insert(there.model, values)), model
+        columns = model._meta.concrete_fields
+        found = [{field.attname: value_for(field, number) for field in columns} for number in range(rows)]
+        assert there.insert(InsertMany(there.model, {}, found)), model
 
 
 def copy(source: str, target: str, *options: str) -> dict[str, Any]:
