@@ -331,8 +331,11 @@ def test_what_a_dead_process_had_begun_is_finished_before(other: str) -> None:
     fill(DATABASE, rows=1)
     run_id, step_id = (value_for(model._meta.pk, 0) for model in (WorkflowRun, WorkflowStep))
     outcome = Update(WorkflowStep, {"id": step_id}, {"status": "succeeded"})
+    # The clock has been asked, so that only the writes are counted.
+    engine(DATABASE).now()
     with failing(2, "down"):
         engine(DATABASE).apply(outcome, Update(WorkflowRun, {"id": run_id}, {"wake_token": "awake"}))
+    assert WorkflowRun.objects.using(DATABASE).get(pk=run_id).wake_token != "awake"
 
     with travel(timedelta(minutes=1)):
         copy(DATABASE, other)
