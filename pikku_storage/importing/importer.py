@@ -18,7 +18,7 @@ from pikku_storage.db.twins import rows_on
 from pikku_storage.importing.sources import Row, Source
 from pikku_storage.importing.tables import BY_NAME, Table, Values, fields_of
 from pikku_storage.importing.values import BadValueError
-from pikku_storage.workflows.engine.imported import IMPORTED
+from pikku_storage.workflows.errors import IMPORTED
 
 BATCH_ROWS, BATCH_CHARACTERS = 200, 2_000_000
 """The most rows that are written at once, and about how much text they have."""

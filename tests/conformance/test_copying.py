@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True, databases=[DATABASE, OTHER]),
 ]
 START = datetime(2024, 5, 6, 7, 8, 9, 123000, tzinfo=UTC)
-JSON = {"ä\u2028": [1, 1.0, -0.0, 2**53 + 1, 1e300, 5e-324, True, None, "", "🚀", {"b": {}, "a": []}]}
+JSON: dict[str, Any] = {"ä\u2028": [1, 1.0, -0.0, 2**53 + 1, 1e300, 5e-324, True, None, "", "🚀", {"b": {}, "a": []}]}
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pikku_storage.workflows.engine.runtime import Runtime
-from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, WORKFLOW_NOT_FOUND, coded_error
+from pikku_storage.workflows.errors import (
+    IMPORTED,
+    RPC_NOT_FOUND,
+    VERSION_CONFLICT,
+    WORKFLOW_NOT_FOUND,
+    coded_error,
+)
 from pikku_storage.workflows.records import Run, StepState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
 
-IMPORTED = "IMPORTED"
-"""The code of the error that a held run has."""
 _LOOKED_AFTER = {RPC_NOT_FOUND, WORKFLOW_NOT_FOUND, VERSION_CONFLICT}
 """Suspended with one of these, a run of ours is looked at again by itself."""
 PAGE = 500
