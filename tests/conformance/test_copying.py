@@ -190,7 +190,7 @@ PAYLOADS = st.recursive(
 
 
 @given(payload=PAYLOADS, at=st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1)))  # noqa: DTZ001 - made aware
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_payload_and_time_is_copied_as_it_is(other: str, payload: Any, at: datetime) -> None:
     for alias in (DATABASE, other):
         rows_on(WorkflowRun, alias).all().delete()
