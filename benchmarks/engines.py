@@ -46,7 +46,7 @@ def main() -> None:
         figures = [_unturned(figures, number) for number, figures in enumerate(rounds)]
     finally:
         for child in children:
-            child.ask("end")
+            child.end()
     print("| milliseconds | " + " | ".join(child.name for child in children) + " |")
     print("| --- |" + " ---: |" * len(children))
     for name, meaning in MEASURED.items():
@@ -95,6 +95,11 @@ class _Child:
         if not line:
             raise RuntimeError(f"the process for {self.name} is gone")
         return json.loads(line)
+
+    def end(self) -> None:
+        """Wait until it has dropped its database."""
+        self.ask("end")
+        self._process.communicate()
 
 
 def _serve() -> None:

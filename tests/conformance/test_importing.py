@@ -527,6 +527,7 @@ def test_a_run_that_was_under_way_is_held_and_goes_on_when_it_is_resumed(
     run = service.get_run("r")
     assert run is not None
     assert (run.status, run.due_at, (run.error or {})["code"], outbox.sent) == ("suspended", None, "IMPORTED", [])
+    assert (run.waits_for or {})["kind"] == "resume"
     assert list(find_violations()) == []
 
     assert service.resume_workflow("r")
@@ -582,7 +583,7 @@ def test_no_webhook_is_sent_and_no_virtual_user_begins(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_writes_nothing() -> None:
-    report = bring(NATIVE, "--dry-run")
+    report = bring(f"sqlite:///{NATIVE}", "--dry-run")
 
     assert totals(report)["written"] > 60
     assert not any(table.model._base_manager.using(DATABASE).exists() for table in TABLES if table.model is not None)
@@ -601,6 +602,16 @@ def test_every_table_of_theirs_has_a_place() -> None:
     assert {table.name for table in TABLES} == theirs
     for table in TABLES:
         assert {*table.key, *table.columns} >= set(stored("sqlite-native")[table.name][0]), table.name
+
+
+def test_what_belongs_to_an_app_that_is_not_installed_is_counted_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(apps.app_configs, "pikku_audit")
+
+    report = bring(NATIVE)
+
+    audit = report["tables"]["audit"]
+    assert (audit["read"], audit["skipped"], audit["is_installed"], report["code"]) == (2, 2, False, 1)
+    assert totals(report)["skipped"] == 2
 
 
 def test_a_column_that_has_no_place_here_is_named() -> None:

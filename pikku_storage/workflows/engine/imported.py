@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pikku_storage.workflows.engine.runtime import Runtime
+from pikku_storage.workflows.engine.waits import waits_for_error
 from pikku_storage.workflows.errors import (
     IMPORTED,
     RPC_NOT_FOUND,
@@ -33,7 +34,10 @@ def hold(values: dict[str, Any]) -> None:
     if is_running or (values["status"] == RunStatus.SUSPENDED and error.get("code") in _LOOKED_AFTER):
         why = "running" if is_running else f"suspended ({error.get('message')})"
         message = f"The run was brought over while it was {why}. Nothing of it is carried out until it is resumed."
-        values.update(status=RunStatus.SUSPENDED.value, error=coded_error(IMPORTED, message))
+        held = coded_error(IMPORTED, message)
+        since = values["updated_at"] or values["created_at"]
+        waits_for = None if since is None else waits_for_error(held, since)
+        values.update(status=RunStatus.SUSPENDED.value, error=held, waits_for=waits_for)
 
 
 def is_held(run: Run) -> bool:
