@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 from django.apps import apps
@@ -92,7 +91,9 @@ class Table:
 
     def show(self, row: Row) -> str:
         """Which row it is, for a message: its key, never its content."""
-        return ", ".join(f"{row.get(column)!s:.80}" for column in self.key)
+        text = ", ".join(f"{row.get(column)!s:.80}" for column in self.key)
+        # It may be no text that a terminal can show.
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
 def fields_of(model: type[models.Model]) -> dict[str, models.Field[Any, Any]]:
@@ -128,21 +129,21 @@ def _step(values: Values) -> None:
 
 def _count_attempts(source: Source, steps: Sequence[Row]) -> None:
     """MongoDB has no number: it is how many attempts there are."""
-    ids = [row["workflow_step_id"] for row in steps if row.get("current_attempt") is None]
-    if ids:
-        found = source.find("workflow_step_history", "workflow_step_id", ids, ("workflow_step_id",))
-        counts = Counter(row["workflow_step_id"] for row in found)
-        for row in steps:
-            if row.get("current_attempt") is None:
-                row["current_attempt"] = counts[row["workflow_step_id"]] or None
+    name, key = "workflow_step_history", "workflow_step_id"
+    uncounted = [row for row in steps if row.get("current_attempt") is None]
+    if uncounted and name in source.tables():
+        found = source.find(name, key, [row.get(key) for row in uncounted], (key,))
+        counts = Counter(str(row[key]) for row in found)
+        for row in uncounted:
+            row["current_attempt"] = counts[str(row.get(key))] or None
 
 
 def _number_attempts(rows: Iterator[Row]) -> Iterator[Row]:
     """Attempts of a step have numbers of their own, or else they are counted in the order they were made."""
-    for _, group in groupby(rows, itemgetter("workflow_step_id")):
+    for _, group in groupby(rows, lambda row: row.get("workflow_step_id")):
         attempts = list(group)
-        numbers = {row.get("attempt") for row in attempts}
-        if None in numbers or len(numbers) < len(attempts):
+        numbers = {number for row in attempts if isinstance(number := row.get("attempt"), int)}
+        if len(numbers) < len(attempts):
             attempts.sort(key=lambda row: (_sortable(row.get("created_at")), str(row.get("history_id"))))
             attempts = [{**row, "attempt": number} for number, row in enumerate(attempts, 1)]
         yield from attempts
@@ -216,11 +217,11 @@ def _functions(source: Source, deployments: Sequence[Row]) -> None:
     name, key = "pikku_deployment_functions", "deployment_id"
     if name not in source.tables():
         return
-    served: dict[Any, list[str]] = {}
+    served: dict[str, list[str]] = {}
     for row in source.find(name, key, [row[key] for row in deployments], (key, "function_name")):
-        served.setdefault(row[key], []).append(row["function_name"])
+        served.setdefault(str(row[key]), []).append(row["function_name"])
     for row in deployments:
-        row["functions"] = sorted(served.get(row[key], []))
+        row["functions"] = sorted(served.get(str(row[key]), []))
 
 
 def _schedule(values: Values) -> None:

@@ -376,6 +376,20 @@ def test_a_row_that_cannot_be_kept_is_skipped_and_named_and_the_others_are_not(c
     assert totals(bring(path))["present"] == good
 
 
+def test_a_text_that_is_no_utf8_costs_its_own_row(tmp_path: Path) -> None:
+    path = sqlite_database(tmp_path)
+    with changing(path) as theirs:
+        theirs.execute("UPDATE workflow_step SET workflow_step_id = CAST(x'ff' AS TEXT), current_attempt = NULL "
+                       "WHERE step_name = 'bool'")  # fmt: skip
+
+    report = bring(path)
+
+    assert report["tables"]["workflow_step"]["reasons"] == {"workflow_step_id: it is no Unicode": 1}
+    assert report["tables"]["workflow_step_history"]["skipped"] == 1
+    assert "  workflow_step: \\udcff: skipped" in report["said"]
+    assert report["tables"]["audit"]["written"] == 2
+
+
 def test_what_a_skipped_row_had_is_skipped_with_it(tmp_path: Path) -> None:
     path = sqlite_database(tmp_path)
     with changing(path) as theirs:

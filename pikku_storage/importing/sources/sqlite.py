@@ -44,6 +44,18 @@ class SqliteSource(SqlSource):
         except sqlite3.Error as error:
             raise SourceError(f"SQLite: {error}") from error
 
+    def find(self, table: str, column: str, values: Sequence[Any], columns: Sequence[str]) -> list[Row]:
+        """See `Source.find`. A text that is no UTF-8 cannot be asked for; its row is a bad one anyway."""
+        return super().find(table, column, [value for value in values if _can_be_asked_for(value)], columns)
+
     def close(self) -> None:
         """See `Source.close`."""
         self._connection.close()
+
+
+def _can_be_asked_for(value: Any) -> bool:
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
