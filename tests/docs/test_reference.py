@@ -457,7 +457,9 @@ def test_every_command_is_documented_with_its_options() -> None:
         bare = {action.dest for action in BaseCommand().create_parser("manage.py", name)._actions}
         parser = command.create_parser("manage.py", name)
         expected = [
-            action.option_strings[0] if action.option_strings else f"{action.metavar}{' …' if action.nargs else ''}"
+            action.option_strings[0]
+            if action.option_strings
+            else f"{action.metavar}{' …' if action.nargs in ('*', '+') else ''}"
             for action in parser._actions
             if action.dest not in bare
         ]
