@@ -172,7 +172,10 @@ class CredentialAudit(AuditRow):
         verbose_name = _("audit of a credential")
         verbose_name_plural = _("audits of credentials")
         ordering = ("performed_at", "id")
-        indexes = (models.Index(fields=("credential_name", "performed_at"), name="idx_credentials_audit_name"),)
+        indexes = (
+            models.Index(fields=("credential_name", "performed_at"), name="idx_credentials_audit_name"),
+            models.Index(fields=("credential_name", "user_id", "performed_at"), name="idx_credentials_audit_user"),
+        )
 
     def __str__(self) -> str:
         return f"{self.action} {self.credential_name}"

@@ -1,0 +1,32 @@
+"""Secrets and credentials, which have an area each."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+
+from console.gate import CREDENTIALS, SECRETS
+from pikku_storage.secrets.credentials import CredentialService
+from pikku_storage.secrets.models import Credential
+from pikku_storage.secrets.service import SecretService
+from tests.console.rooms import Room, Rows
+
+
+def _make(user: User) -> dict[str, Rows]:
+    SecretService().set_secret("stripe", "sk_1")
+    CredentialService().set("github", {"token": "t"}, str(user.pk))
+    return {"secret": Rows("stripe"), "credential": Rows(Credential.id_of("github", str(user.pk)))}
+
+
+_SECRET, _CREDENTIAL = "pikku_secrets_secret", "pikku_secrets_credential"
+
+ROOM = Room(
+    area=SECRETS,
+    areas={"credential": CREDENTIALS},
+    make=_make,
+    needs={
+        **{f"{_SECRET}_{page}": "write" for page in ("add", "set", "delete")},
+        **{f"{_CREDENTIAL}_{page}": "manage" for page in ("add", "set", "delete")},
+        f"{_SECRET}_reveal": "reveal",
+        f"{_CREDENTIAL}_reveal": "reveal",
+    },
+)
