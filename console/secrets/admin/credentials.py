@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
@@ -80,7 +80,7 @@ class CredentialAdmin(SealedRowAdmin):
     cheap_columns = ("id", "name", "user_id", "key_version", "created_at", "updated_at")
     list_display = ("name", "whose", "version", "sealed_format", "created", "changed")
     list_display_links = ("name",)
-    list_filter = (NameMenu, OwnerMenu, ("key_version", ValuesMenu))
+    list_filter: ClassVar[Any] = (NameMenu, OwnerMenu, ("key_version", ValuesMenu))
     search_fields = ("name",)
     search_help_text = _("Beginning of a credential's name, or a user's name or id.")
 

@@ -52,7 +52,7 @@ class SealedRowAdmin(EngineRowAdmin):
     purpose: ClassVar[Purpose]
     new_form: ClassVar[type[ValueForm]]
 
-    list_filter: Any = (("key_version", ValuesMenu),)
+    list_filter: ClassVar[Any] = (("key_version", ValuesMenu),)
     change_list_template = "console/secrets/list.html"
 
     class Media:
