@@ -446,7 +446,7 @@ def test_credentials_of_users(root_client: Client) -> None:
 
     pk = Credential.id_of("github", str(olga.pk))
     assert "olga&#x27;s" in page(root_client.post(url("reveal", pk, "credential"), {"reason": "help"}))
-    found = CredentialAudit._default_manager.filter(action="read")
+    found: Any = CredentialAudit._default_manager.filter(action="read")
     assert list(found.values_list("credential_name", "user_id", "reason")) == [("github", str(olga.pk), "help")]
     shown = page(root_client.get(url("change", pk, "credential")))
     assert "help" in shown
