@@ -1,5 +1,8 @@
 """The console's pages in the Django admin. Django imports this module when it looks for admin classes."""
 
+from console.access.admin.grants import GrantAdmin
+from console.access.admin.roles import RoleAdmin
+from console.access.admin.scopes import ScopeAdmin
 from console.secrets.admin.credentials import CredentialAdmin
 from console.secrets.admin.secrets import SecretAdmin
 from console.workflows.admin.controls import ControlAdmin
@@ -12,8 +15,11 @@ __all__ = [
     "AttemptAdmin",
     "ControlAdmin",
     "CredentialAdmin",
+    "GrantAdmin",
+    "RoleAdmin",
     "RunAdmin",
     "ScheduleAdmin",
+    "ScopeAdmin",
     "SecretAdmin",
     "StepAdmin",
     "VersionAdmin",

@@ -29,6 +29,9 @@ _LABELS: dict[str, Any] = {
     **dict(KeyStatus.choices),
     "success": _("success"),
     "denied": _("denied"),
+    "system": _("system"),
+    "own": _("made here"),
+    "stale": _("stale"),
 }
 
 
