@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -440,7 +441,7 @@ def test_nobody_hands_on_more_than_they_hold(client: Client, manager: User, what
     before = held()
     has = {"role": ["accounts"], "scope": ["billing"]}
     mine = {"role": ["mine"], "scope": [MANAGE, "shop:orders"]}
-    attempts = {
+    attempts: dict[str, Callable[[], Any]] = {
         "give a scope": lambda: send(client, olga, has, {**has, "scope": ["billing", "shop:stock"]}),
         "give a broader scope": lambda: send(client, olga, has, {**has, "scope": ["billing", "shop"]}),
         "give everything": lambda: send(client, olga, has, {**has, "scope": ["billing", "*"]}),

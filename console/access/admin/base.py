@@ -29,7 +29,6 @@ class AccessAdmin(EngineRowAdmin):
 
     class Media:
         css = {"all": ["console/access.css"]}
-        js = ["console/access.js"]
 
     @cached_property
     def service(self) -> ScopeService:

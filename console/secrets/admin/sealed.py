@@ -24,7 +24,7 @@ from django.views.decorators.http import require_http_methods
 from console.base import EngineRowAdmin
 from console.filters import ValuesMenu
 from console.formatting import absolute, ago
-from console.jsontree import as_text, size_of
+from console.jsontree import as_text
 from console.keyset import KeysetChangeList
 from console.secrets.audits import audits_of
 from console.secrets.forms import ValueForm, WhyForm
@@ -57,7 +57,6 @@ class SealedRowAdmin(EngineRowAdmin):
 
     class Media:
         css = {"all": ["console/secrets.css"]}
-        js = ["console/secrets.js"]
 
     # -- what secrets and credentials do differently -----------------------------------------------------------------
 
@@ -336,7 +335,7 @@ class SealedRowAdmin(EngineRowAdmin):
             "row": row,
             "title": gettext("Revealed · %(name)s") % {"name": row},
             "shown": shown,
-            "size": size_of(value.reveal()),
+            "size": len(_text_of(value).encode()),
             "is_json": not isinstance(value.reveal(), str),
             "back": self.url("change", row),
         }
