@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import connections, router
 from django.db.models import Count, Model, QuerySet
 
-from console.workflows.lookups import id_prefix
+from console.lookups import id_prefix
 from pikku_storage.access.models import RoleScope, UserRole, UserScope
 from pikku_storage.access.service import ScopeService
 

@@ -124,6 +124,8 @@ def test_a_list_costs_the_same_however_many(root_client: Client, model: str) -> 
             CredentialService().set("github", number, str(user.pk))
 
     fill(range(3))
+    # The first one keeps the salt.
+    count()
     few = count()
     fill(range(3, 45))
     assert count() == few
@@ -138,6 +140,8 @@ def test_the_page_of_a_secret_costs_the_same_however_much_was_done(root_client: 
             page(root_client.get(url("change", "stripe")))
         return len(captured)
 
+    # The first one keeps the salt.
+    count()
     few = count()
     for number in range(60):
         service.set_secret("stripe", number, by=User.objects.create_user(f"user {number}"))

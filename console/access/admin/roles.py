@@ -23,9 +23,9 @@ from console.access.tree import choices, in_order
 from console.base import EmptyState
 from console.formatting import absolute
 from console.keyset import KeysetChangeList
+from console.lookups import id_prefix
 from console.owners import owner_names
 from console.templatetags.pikku_console import pill
-from console.workflows.lookups import id_prefix
 from pikku_storage.access.declarations import DESCRIPTION_LENGTH, NAME_LENGTH
 from pikku_storage.access.models import Role, RoleScope, UserRole
 from pikku_storage.access.records import RoleRecord

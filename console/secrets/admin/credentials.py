@@ -19,10 +19,10 @@ from console.base import EmptyState
 from console.filters import MENU, ValuesMenu
 from console.gate import CREDENTIALS
 from console.keyset import KeysetChangeList
+from console.lookups import id_prefix
 from console.owners import owner_ids_of, owner_names
 from console.secrets.admin.sealed import SealedRowAdmin
 from console.secrets.forms import NewCredentialForm
-from console.workflows.lookups import id_prefix
 from pikku_storage.json import to_text
 from pikku_storage.secrets.credentials import CredentialService
 from pikku_storage.secrets.keys import Purpose

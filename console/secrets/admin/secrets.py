@@ -14,9 +14,9 @@ from django.utils.translation import gettext_lazy as _
 from console.base import EmptyState
 from console.gate import SECRETS
 from console.keyset import KeysetChangeList
+from console.lookups import id_prefix
 from console.secrets.admin.sealed import SealedRowAdmin
 from console.secrets.forms import NewSecretForm
-from console.workflows.lookups import id_prefix
 from pikku_storage.json import to_text
 from pikku_storage.secrets.keys import Purpose
 from pikku_storage.secrets.models import Secret, SecretAudit
