@@ -6,12 +6,17 @@ from django.contrib.auth.models import User
 
 from console.gate import CREDENTIALS, SECRETS
 from pikku_storage.secrets.credentials import CredentialService
-from pikku_storage.secrets.models import Credential
+from pikku_storage.secrets.models import Credential, CredentialKekSalt, SecretKekSalt
 from pikku_storage.secrets.service import SecretService
 from tests.console.rooms import Room, Rows
+from tests.console.stories import now
+from tests.secret_keys import SALT
 
 
 def _make(user: User) -> dict[str, Rows]:
+    # Always the same salt, so that a key is derived once for all tests.
+    for salts in (SecretKekSalt, CredentialKekSalt):
+        salts._default_manager.create(key_version=1, salt=SALT, created_at=now())
     SecretService().set_secret("stripe", "sk_1")
     CredentialService().set("github", {"token": "t"}, str(user.pk))
     return {"secret": Rows("stripe"), "credential": Rows(Credential.id_of("github", str(user.pk)))}
