@@ -57,12 +57,14 @@ def ways_of(user_id: str, service: ScopeService) -> list[Way]:
 
 
 def user_of(user_id: str) -> Any:
-    """The row of the user table with that id; `None` if there is none."""
+    """The row of the user table with that id; `None` if there is none. Grants go by the id's text, so another text that
+    is read as the same id, such as `01`, is nobody's."""
     users = get_user_model()
     try:
-        return users._default_manager.filter(pk=users._meta.pk.to_python(user_id)).first()
+        found = users._default_manager.filter(pk=users._meta.pk.to_python(user_id)).first()
     except ValidationError:
         return None
+    return found if found is not None and str(found.pk) == user_id else None
 
 
 def is_granted_anything(user_id: str) -> bool:

@@ -316,6 +316,13 @@ def test_users_are_found(shop: None, root_client: Client) -> None:
     )
 
 
+def test_a_text_that_only_reads_as_an_id_is_nobody(shop: None, root_client: Client) -> None:
+    olga = User.objects.create_user("olga")
+    for other in (f"0{olga.pk}", f" {olga.pk}"):
+        page(send(root_client, other, {}, {"scope": ["shop"]}), 404)
+    assert not UserScope.objects.exists()
+
+
 def test_users_are_paged(shop: None, root_client: Client) -> None:
     service.create_role("clerks", ["shop"])
     ids = [f"user {number:03d}" for number in range(120)]

@@ -32,7 +32,7 @@ from tests.secret_keys import NEXT_PASSPHRASE, PASSPHRASE
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_salt")]
 
 VALUE = "hunter2-and-more"
-HOSTILE = ["a/b", "50%_of~it", "<b>'\"&", "🔑 key", "x~y~z", "..", "quo\"te'"]
+HOSTILE = ["a/b", "50%_of~it", "<b>'\"&", "🔑 key", "x~y~z", "quo\"te'"]
 UseKeys = Callable[..., None]
 
 
