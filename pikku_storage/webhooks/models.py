@@ -72,7 +72,7 @@ class WebhookDelivery(models.Model):
             models.Index(fields=("organization_id", "created_at", "delivery_id"), name="idx_webhook_delivery_org"),
             # Ours.
             models.Index(fields=("created_at", "delivery_id"), name="idx_webhook_delivery_created"),
-            models.Index(fields=("status", "updated_at"), name="idx_webhook_delivery_status"),
+            models.Index(fields=("status", "updated_at", "delivery_id"), name="idx_webhook_delivery_status"),
             SparseIndex(fields=("due_at", "delivery_id"), present="due_at", name="idx_webhook_delivery_due"),
         )
 
