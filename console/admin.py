@@ -1,9 +1,12 @@
 """The console's pages in the Django admin. Django imports this module when it looks for admin classes."""
 
-from console.workflows.admin.controls import ControlAdmin
-from console.workflows.admin.runs import RunAdmin
-from console.workflows.admin.schedules import ScheduleAdmin
-from console.workflows.admin.steps import AttemptAdmin, StepAdmin
-from console.workflows.admin.versions import VersionAdmin
+from importlib import import_module
 
-__all__ = ["AttemptAdmin", "ControlAdmin", "RunAdmin", "ScheduleAdmin", "StepAdmin", "VersionAdmin"]
+from django.apps import apps
+
+ROOMS = ("workflows", "channels", "deployments", "webhooks", "audit", "virtual_users")
+"""Each is of the app of that name, and is there if that is installed."""
+
+for _room in ROOMS:
+    if apps.is_installed(f"pikku_storage.{_room}"):
+        import_module(f"console.{_room}.admin")

@@ -23,9 +23,10 @@ from pikku_storage.retry import RetryPolicy
 from pikku_storage.secrets.values import SecretValue, hide
 from pikku_storage.webhooks import attempts, inputs
 from pikku_storage.webhooks.dispatch import announce
-from pikku_storage.webhooks.models import DeliveryStatus, WebhookDelivery, WebhookDeliveryAttempt
+from pikku_storage.webhooks.models import WebhookDelivery, WebhookDeliveryAttempt
 from pikku_storage.webhooks.records import Attempt, Delivery, DeliveryWithAttempts
 from pikku_storage.webhooks.signing import sign_webhook
+from pikku_storage.webhooks.statuses import DeliveryStatus
 
 PAGE = 100
 ROUND = 500
