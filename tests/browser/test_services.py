@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 
 from pikku_storage.audit.models import AuditEntry
 from pikku_storage.channels.service import ChannelStore, EventHubStore
@@ -36,7 +37,7 @@ def webhooks() -> str:
         created = at - timedelta(minutes=index * 7, seconds=40)
         delivery = WebhookDelivery(
             delivery_id=f"0197c2e4-7b1a-7c51-9d0e-52a1c3f0a9{index:02d}",
-            url="https://hooks.acme.example/shop/orders?token=hidden",
+            url="https://hooks.acme.example/shop/orders?token=s3cret",
             event=("order.shipped", "order.paid", "stock.low")[index % 3],
             organization_id="acme",
             status=status,
@@ -48,7 +49,7 @@ def webhooks() -> str:
             updated_at=created + timedelta(seconds=20),
             next_attempt_at=at + timedelta(seconds=95) if status == "pending" else None,
             secret_name="acme-webhooks",
-            headers={"X-Shop": "kettle & co", "Authorization": "Bearer hidden", "X-Api-Key": "hidden"},
+            headers={"X-Shop": "kettle & co", "Authorization": "Bearer s3cret", "X-Api-Key": "s3cret"},
             body=json.dumps(BODY),
         )
         WebhookDelivery.objects.bulk_create([delivery])
@@ -83,9 +84,9 @@ def test_sending_a_webhook_again(
     page.locator(".pk-tab.pk-is-failed").click()
     assert page.locator("#result_list tbody tr").count() == 3
     picture(page, f"webhooks-{width}-{scheme}", full_page=True)
-    page.goto(f"{DELIVERIES}{failed.replace('-', '-')}/change/")
+    page.goto(f"{DELIVERIES}{quote(failed)}/change/")
     page.get_by_text("It has failed: the receiver answered with 503").wait_for()
-    assert "hidden" not in page.content()
+    assert "s3cret" not in page.content()
     assert fits(page)
     is_documented = (width, scheme) == ("wide", "light")
     name = "webhook-delivery" if is_documented else f"webhook-delivery-{width}-{scheme}"

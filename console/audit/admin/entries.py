@@ -113,12 +113,12 @@ class EntryAdmin(EngineRowAdmin):
 
     @admin.display(description=_("when"))
     def when(self, entry: AuditEntry) -> SafeString:
-        """How long ago; the time on hover."""
+        """The time; how long ago on hover."""
         return format_html(
             '<time datetime="{}" title="{}">{}</time>',
             entry.occurred_at.isoformat(),
-            absolute(entry.occurred_at),
             ago(entry.occurred_at, entry.__dict__["console_now"]),
+            absolute(entry.occurred_at),
         )
 
     @admin.display(description=_("who"))

@@ -61,7 +61,10 @@ class DeploymentAdmin(EngineRowAdmin):
         """With the way to the functions."""
         context = super().list_context(request, changes)
         url = reverse("admin:pikku_deployments_deployment_functions", current_app=self.admin_site.name)
-        return {**context, "list_note": format_html('<a href="{}">{}</a>', url, gettext("Which function who serves"))}
+        return {
+            **context,
+            "list_note": format_html('<a href="{}">{}</a>', url, gettext("Functions, and who serves them")),
+        }
 
     def empty_state(self, changes: KeysetChangeList) -> EmptyState:
         """Says how one is registered."""

@@ -100,7 +100,7 @@ class Summary:
     def _approvals(self, approvals: reads.Approvals) -> Tile:
         oldest = approvals.oldest
         return Tile(
-            label=gettext("Ask a person"),
+            label=gettext("Approvals"),
             value=bounded(approvals.count),
             note="" if oldest is None else gettext("first asked %(when)s") % {"when": ago(oldest, self._now)},
             title="" if oldest is None else absolute(oldest),
