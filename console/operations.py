@@ -146,7 +146,7 @@ class OperatedRowAdmin(EngineRowAdmin):
         """Ask once more, then do it to each; say what was done and what was left."""
         is_confirmed = "confirmed" in request.POST
         form = ReasonForm(request.POST if is_confirmed else None)
-        chosen = list(rows.order_by(*self.keyset))
+        chosen = list(rows.order_by(*self.get_keyset(request)))
         possible = [row for row in chosen if operation.is_possible(row)]
         if not is_confirmed or not form.is_valid():
             context = {

@@ -63,7 +63,7 @@ OPERATIONS = (
         act=_send_again,
     ),
     RowOperation(
-        name="give_up",
+        name="give-up",
         label=_("Give up"),
         done=_("is given up"),
         explanation=_("There are no more attempts; it has failed. You may send it again later."),
