@@ -73,7 +73,7 @@ def subject_link(subject: Subject, visible: Mapping[str, str]) -> SafeString:
     """What it is about, as a link for those who may see that page."""
     text = format_html(
         '<span class="pk-quiet">{}</span> <code title="{}">{}</code>',
-        subject.kind,
+        subject.kind.removesuffix("Id"),
         subject.value,
         shorten(subject.value, _SHOWN),
     )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from django import template
 from django.apps import apps
+from django.db import DatabaseError
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 
 register = template.Library()
+logger = logging.getLogger(__name__)
 
 
 @register.simple_tag(takes_context=True)
@@ -29,7 +34,13 @@ def _rendered(context: Any, make: str, name: str) -> SafeString:
         return SafeString("")
     from console.workflows.dashboard import board
 
-    made = getattr(board, make)(request)
+    try:
+        made = getattr(board, make)(request)
+    except DatabaseError as error:
+        # The workflows may be in a database of their own, and the admin is more than them.
+        logger.warning("The dashboard could not be read: %s", error)
+        text = gettext("What the workflows do could not be read.")
+        return format_html('<div class="pk-banner pk-is-failed" role="alert">{}</div>', text)
     if made is None:
         return SafeString("")
     return SafeString(context.template.engine.get_template(name).render(context.new({"board": made})))

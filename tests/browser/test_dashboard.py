@@ -21,15 +21,19 @@ def busy_shop() -> None:
     """A day of a shop, in which something fails now and then."""
     at = now()
     many_runs()
-    for index in range(160):
-        hour = (index * index * 7 + index) % 24
-        status = "failed" if index % 9 == 4 else "cancelled" if index % 31 == 7 else "completed"
-        Story(
-            workflow=("fulfil_order", "send_newsletter", "restock")[index % 5 % 3],
-            status=status,
-            started=at - timedelta(hours=hour, minutes=index % 60),
-            options={"last_worker": f"celery@shop-{index % 2}"},
-        ).tell()
+    per_hour = (0, 14, 16, 13, 12, 9, 6, 4, 2, 1, 1, 0, 1, 2, 3, 5, 8, 9, 11, 10, 12, 13, 15, 14)
+    for hour, count in enumerate(per_hour):
+        for index in range(count):
+            status = (
+                "failed" if (hour + index * 3) % 17 == 4 else "cancelled" if (hour * index) % 41 == 7 else "completed"
+            )
+            Story(
+                workflow=("fulfil_order", "send_newsletter", "restock")[index % 5 % 3],
+                status=status,
+                started=at - timedelta(hours=hour, minutes=index),
+                options={"last_worker": f"celery@shop-{index % 2}"},
+            ).tell()
+    Story(started=at - timedelta(minutes=1), options={"last_worker": "celery@shop-1"}).tell()
     waiting = Story(status="running", started=at - timedelta(minutes=2), options={"last_worker": "celery@shop-0"})
     waiting.step("print label", [Try(20, scheduled=20)], function="print_label", due=150, queue="labels").tell()
     Deployment.objects.put("celery@shop-0", "celery://celery@shop-0", [], at=at)

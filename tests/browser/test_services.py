@@ -169,4 +169,4 @@ def test_closing_a_channel_and_looking_at_the_others(
     picture(page, f"channel-close-{width}-{scheme}", full_page=True)
     page.get_by_role("button", name="Close").click()
     page.get_by_text("is closed.").wait_for()
-    page.get_by_text("Closing", exact=True).or_(page.get_by_text("closing", exact=True)).first.wait_for()
+    page.locator(".pk-pill.pk-is-closing").wait_for()

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from console.workflows.dashboard import reads
 from console.workflows.dashboard.bars import HEIGHT, chart_of
-from console.workflows.dashboard.board import Board
+from console.workflows.dashboard.board import Board, summary_of
 from console.workflows.dashboard.periods import PERIODS, period_of
 from console.workflows.dashboard.reads import Histogram
 from pikku_storage.conf import settings
@@ -151,6 +151,27 @@ def test_who_sees_it(clerk: User, operator: User) -> None:
     for user in (clerk, channels):
         assert "pk-tiles" not in client_of(user).get("/admin/").content.decode()
         assert client_of(user).get(INDEX).status_code == 404
+
+
+def test_another_admin_site_has_none(rf: Any, superuser: User) -> None:
+    request = rf.get("/")
+    request.user = superuser
+    assert summary_of(request) is not None
+    request.current_app = "another"
+    assert summary_of(request) is None
+
+
+def test_a_database_that_fails_takes_no_other_page_with_it(
+    root_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(reads, "read_due", fail)
+    for url in ("/admin/", INDEX):
+        page = root_client.get(url)
+        assert "could not be read" in page.content.decode()
+        assert "workflowrun" in page.content.decode()
 
 
 def test_other_apps_have_no_dashboard(root_client: Client) -> None:

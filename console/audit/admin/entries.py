@@ -225,7 +225,6 @@ def _warnings() -> list[str]:
 
 def _facts(entry: AuditEntry) -> list[Fact]:
     named = [
-        (gettext("When"), absolute(entry.occurred_at)),
         (gettext("User"), entry.user_id),
         (gettext("Named by the wire"), entry.pikku_user_id),
         (gettext("Organisation"), entry.org_id),
