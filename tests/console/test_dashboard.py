@@ -181,6 +181,8 @@ def test_other_apps_have_no_dashboard(root_client: Client) -> None:
 
 
 def test_it_costs_the_same_however_many_runs_there_are(root_client: Client) -> None:
+    # What a new connection asks for is no part of it.
+    root_client.get(INDEX)
     counts = []
     for runs in (3, 57):
         for index in range(runs):
