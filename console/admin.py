@@ -1,26 +1,21 @@
 """The console's pages in the Django admin. Django imports this module when it looks for admin classes."""
 
-from console.access.admin.grants import GrantAdmin
-from console.access.admin.roles import RoleAdmin
-from console.access.admin.scopes import ScopeAdmin
-from console.secrets.admin.credentials import CredentialAdmin
-from console.secrets.admin.secrets import SecretAdmin
-from console.workflows.admin.controls import ControlAdmin
-from console.workflows.admin.runs import RunAdmin
-from console.workflows.admin.schedules import ScheduleAdmin
-from console.workflows.admin.steps import AttemptAdmin, StepAdmin
-from console.workflows.admin.versions import VersionAdmin
+from importlib import import_module
 
-__all__ = [
-    "AttemptAdmin",
-    "ControlAdmin",
-    "CredentialAdmin",
-    "GrantAdmin",
-    "RoleAdmin",
-    "RunAdmin",
-    "ScheduleAdmin",
-    "ScopeAdmin",
-    "SecretAdmin",
-    "StepAdmin",
-    "VersionAdmin",
-]
+from django.apps import apps
+
+ROOMS = (
+    "workflows",
+    "secrets",
+    "access",
+    "channels",
+    "deployments",
+    "webhooks",
+    "audit",
+    "virtual_users",
+)
+"""Each is of the app of that name, and is there if that is installed."""
+
+for _room in ROOMS:
+    if apps.is_installed(f"pikku_storage.{_room}"):
+        import_module(f"console.{_room}.admin")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
-from django.db.models import QuerySet
+from django.db.models import QuerySet, TextChoices
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -34,6 +34,26 @@ class ValuesMenu(admin.AllValuesFieldListFilter):
     """By the values of a column of a small table."""
 
     template = MENU
+
+
+class StatusFilter(admin.SimpleListFilter):
+    """By the column `status`; shown as tabs over the list (`console.tabs`) and not as a menu."""
+
+    title = _("status")
+    parameter_name = "status"
+    template = HIDDEN
+    statuses: ClassVar[type[TextChoices]]
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterable[tuple[str, Any]]:
+        """Every status."""
+        return self.statuses.choices
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Rows of that status; none of one that does not exist."""
+        value = self.value()
+        if not value:
+            return queryset
+        return queryset.filter(status=value) if value in self.statuses.values else queryset.none()
 
 
 class PeriodFilter(admin.SimpleListFilter):

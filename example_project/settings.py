@@ -22,6 +22,8 @@ SECRET_KEY = env.str("SECRET_KEY", "insecure-for-development-only")
 ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 
 INSTALLED_APPS = [
+    # Before the admin, whose front page it adds to.
+    "console",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -37,7 +39,6 @@ INSTALLED_APPS = [
     "pikku_storage.deployments",
     "pikku_storage.channels",
     "pikku_storage.virtual_users",
-    "console",
     "example_project.orders",
     "example_project.support",
     "example_project.live",

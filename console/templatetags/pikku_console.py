@@ -13,14 +13,22 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from console import formatting
+from console.channels.states import ChannelState
+from console.deployments.states import Liveness
 from console.secrets.keys import KeyStatus
 from console.workflows.states import State
+from pikku_storage.virtual_users.statuses import RunStatus as VirtualUserRunStatus
+from pikku_storage.webhooks.statuses import DeliveryStatus
 from pikku_storage.workflows.schedules.policies import ScheduleState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
 
 register = template.Library()
 
 _LABELS: dict[str, Any] = {
+    **dict(VirtualUserRunStatus.choices),
+    **dict(DeliveryStatus.choices),
+    **dict(ChannelState.choices),
+    **dict(Liveness.choices),
     **dict(State.choices),
     **dict(StepStatus.choices),
     **dict(ScheduleState.choices),

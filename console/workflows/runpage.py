@@ -14,12 +14,11 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy
 
 from console.formatting import absolute, ago, duration
-from console.jsontree import render_tree, size_of
 from console.owners import owner_names
+from console.parts import Fact, PayloadView
 from console.workflows import reads
 from console.workflows.banners import Banner, banner_of, failed_step_of
 from console.workflows.drawing import Chart, LaneQuery, draw, scale_of
@@ -27,7 +26,6 @@ from console.workflows.operations import OPERATIONS
 from console.workflows.records import RunRow, StepRow
 from console.workflows.states import FILTERABLE, State, state_of
 from console.workflows.timeline import Lane, Timeline, build_timeline, is_sleeping_step
-from pikku_storage.json import Json
 from pikku_storage.workflows import reads as workflow_reads
 from pikku_storage.workflows.graphs.structure import GRAPH_SOURCE
 from pikku_storage.workflows.graphs.view import GraphView
@@ -42,15 +40,6 @@ EVENTS_EMBEDDED = 300
 """Up to so many events come with the page; those of a larger run load when somebody touches the slider."""
 
 _HASH_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A label and a value of the header."""
-
-    label: str
-    value: str
-    title: str = ""
 
 
 class RunUrls:
@@ -141,23 +130,6 @@ class PageQuery:
             **changes,
         }
         return f"?{urlencode({name: value for name, value in params.items() if value is not None})}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PayloadView:
-    """A payload as shown: a tree cut to size, the whole's size, and where the whole is."""
-
-    title: str
-    tree: SafeString
-    size: int
-    url: str
-    changes: bool = False
-    """Whether it may have been another one earlier in the run."""
-
-    @classmethod
-    def of(cls, title: str, value: Json, url: str, *, changes: bool = False) -> PayloadView:
-        """The view of that value."""
-        return cls(title=title, tree=render_tree(value), size=size_of(value), url=url, changes=changes)
 
 
 class StepPanel:

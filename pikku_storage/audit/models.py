@@ -48,6 +48,7 @@ class AuditEntry(models.Model):
             models.Index(fields=("type", "occurred_at", "audit_id"), name="idx_audit_type"),
             # Ours.
             models.Index(fields=("org_id", "occurred_at", "audit_id"), name="idx_audit_org_id"),
+            models.Index(fields=("outcome", "occurred_at", "audit_id"), name="idx_audit_outcome"),
         )
 
     def __str__(self) -> str:

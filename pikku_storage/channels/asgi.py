@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from django.db import Error as DatabaseError
 
 from pikku_storage.channels.events import Event, parse
-from pikku_storage.channels.hub import BROKEN, STOPPED, TOO_SLOW, EventHub
+from pikku_storage.channels.hub import BROKEN, CLOSED, STOPPED, TOO_SLOW, EventHub
 from pikku_storage.channels.sessions import origin_is_ours, user_of
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import ForbiddenError, PayloadError
@@ -33,7 +33,7 @@ Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 GONE, TOO_LARGE, FAILED = 1000, 1009, 1011
 FORBIDDEN = 4403
 """Close codes; 4403 is what HTTP has as 403."""
-CODES = {TOO_SLOW: 1013, BROKEN: FAILED, STOPPED: 1012}
+CODES = {TOO_SLOW: 1013, BROKEN: FAILED, STOPPED: 1012, CLOSED: FORBIDDEN}
 CLOSING = 2.0
 """Seconds that a client has to take note of the end."""
 

@@ -32,7 +32,7 @@ RENEWALS = 3
 """How often a lease is renewed before it runs out."""
 PATIENCE = 5.0
 """Seconds that a first connection waits until the hub listens."""
-TOO_SLOW, BROKEN, STOPPED = "too-slow", "broken", "stopped"
+TOO_SLOW, BROKEN, STOPPED, CLOSED = "too-slow", "broken", "stopped", "closed"
 
 
 class EventHub:
@@ -109,7 +109,8 @@ class EventHub:
         user_id: str | None = None,
     ) -> None:
         """Hold a socket under that id, which is leased to this process. `send` writes an event to it. `drop` closes it,
-        and is called once, unless `close` was: the socket is `"too-slow"` or `"broken"`, or the hub is `"stopped"`.
+        and is called once, unless `close` was: the socket is `"too-slow"` or `"broken"`, somebody has `"closed"` the
+        channel, or the hub is `"stopped"`.
 
         Raises `ChannelExistsError` and `PayloadError`.
         """
@@ -244,6 +245,9 @@ class EventHub:
         gone = stored - self._sockets.keys() - self._opening
         if gone:
             await self._own(self.channels.remove_channels, sorted(gone))
+        missing = self._sockets.keys() - stored
+        for channel_id in await self._own(reads.closing, self._using, missing) if missing else ():
+            self._drop(channel_id, CLOSED)
         for channel_id, (socket, _) in list(self._sockets.items()):
             # It may have been closed while the others were seen to.
             if channel_id not in stored and channel_id in self._sockets:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BATCH = 500
 """How many channels are swept or removed by one statement."""
+CLOSING = "closing"
+"""The holder of a channel that was closed, until the process that has its socket takes notice."""
 _TRIES = 10
 
 
@@ -51,6 +53,12 @@ class ChannelQuerySet(EngineQuerySet["Channel"]):
         if not ids or not expired.filter(pk__in=ids).update(holder=sweeper):
             return []
         return list(self.filter(pk__in=ids, holder=sweeper).order_by().values_list("channel_id", flat=True))
+
+    def close(self, channel_id: str, *, holder: str, until: datetime) -> bool:
+        """Take a channel away from its holder, which then lets its socket go; `False` if that holds it no more. Until
+        that time the row stands there for it to see."""
+        held, closing = {"channel_id": channel_id, "holder": holder}, {"holder": CLOSING, "lease_until": until}
+        return bool(self.engine.apply(Update(self.model, held, closing))[0])
 
     def remove(self, subscriptions: ChannelSubscriptionQuerySet, ids: Sequence[str]) -> int:
         """Delete these channels with their subscriptions; answers how many channels there were."""

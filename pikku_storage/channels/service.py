@@ -14,12 +14,13 @@ from typing import Any
 from django.db import DatabaseError, router
 from django.db.models import Q
 
-from pikku_storage.access.actors import user_id_of
+from pikku_storage.access.actors import actor_of, user_id_of
 from pikku_storage.async_twins import AsyncTwins
+from pikku_storage.auditing import AuditEvent, record_all
 from pikku_storage.channels.events import Event
 from pikku_storage.channels.models import NAME_LENGTH, ChannelEvent, ChannelSubscription
 from pikku_storage.channels.models import Channel as Row
-from pikku_storage.channels.querysets import BATCH, ChannelQuerySet, ChannelSubscriptionQuerySet
+from pikku_storage.channels.querysets import BATCH, CLOSING, ChannelQuerySet, ChannelSubscriptionQuerySet
 from pikku_storage.channels.records import Channel
 from pikku_storage.channels.transports import Transport, transport
 from pikku_storage.conf import settings
@@ -73,7 +74,31 @@ class ChannelStore(AsyncTwins):
 
     def remove_channels(self, channel_ids: Iterable[str]) -> None:
         """Remove these channels with their subscriptions, as far as they are there."""
-        self._rows.remove(ChannelSubscription.everyones.using(self.using), list(channel_ids))
+        self._rows.remove(self._subscriptions, list(channel_ids))
+
+    def close_channel(self, channel_id: str, *, by: Any = None, reason: str | None = None) -> bool:
+        """Let the connection go. A channel that is leased hears of nothing more at once, and the process that holds it
+        closes its socket when it next renews its leases; any other is removed. `False` if there is no such channel, or
+        it is closing. It is audited."""
+        row = self._rows.filter(pk=channel_id).values("holder", "pikku_user_id").first()
+        if row is None or row["holder"] == CLOSING:
+            return False
+        if row["holder"] is None:
+            closed = bool(self._rows.remove(self._subscriptions, [channel_id]))
+        else:
+            # Long enough for its holder to come by, and for the sweep to remove it where no process does.
+            until = self._lease(None, self._lease(None, self._engine.now()))
+            closed = self._rows.close(channel_id, holder=row["holder"], until=until)
+            if closed:
+                self._subscriptions.remove_of_channels([channel_id])
+        if closed:
+            metadata: dict[str, Json] = {"channelId": channel_id, "userId": row["pikku_user_id"], "reason": reason}
+            actor = actor_of(by)
+            event = AuditEvent(
+                type="channel.closed", outcome="success", actor=actor, wire_type="channel", metadata=metadata
+            )
+            record_all([event], using=self.using)
+        return closed
 
     def set_pikku_user_id(self, channel_id: str, user: Any) -> None:
         """Say whose channel it is, `None` for nobody's; nothing if there is no such channel."""
@@ -135,10 +160,9 @@ class ChannelStore(AsyncTwins):
     def sweep(self) -> int:
         """Remove the channels whose lease ran out, whatever their age; answers how many. Any number may sweep at
         once."""
-        subscriptions: ChannelSubscriptionQuerySet = ChannelSubscription.everyones.using(self.using)
         removed, sweeper = 0, new_token()
         while taken := self._rows.take_expired(sweeper, at=self._engine.now()):
-            removed += self._rows.remove(subscriptions, taken)
+            removed += self._rows.remove(self._subscriptions, taken)
             if len(taken) < BATCH:
                 break
         return removed
@@ -149,6 +173,11 @@ class ChannelStore(AsyncTwins):
     @property
     def _rows(self) -> ChannelQuerySet:
         rows: ChannelQuerySet = Row.everyones.using(self.using)
+        return rows
+
+    @property
+    def _subscriptions(self) -> ChannelSubscriptionQuerySet:
+        rows: ChannelSubscriptionQuerySet = ChannelSubscription.everyones.using(self.using)
         return rows
 
 

@@ -19,8 +19,9 @@ from pikku_storage.exceptions import SecretError, WebhookBlockedError, WebhookTr
 from pikku_storage.ids import derived_id, new_token
 from pikku_storage.retry import RetryPolicy
 from pikku_storage.webhooks.inputs import merged
-from pikku_storage.webhooks.models import DeliveryStatus, WebhookDelivery
+from pikku_storage.webhooks.models import WebhookDelivery
 from pikku_storage.webhooks.signing import sign_webhook
+from pikku_storage.webhooks.statuses import DeliveryStatus
 
 MARGIN = timedelta(seconds=60)
 """What a claim holds longer than an attempt may take: for looking up the name, and for writing down the outcome."""

@@ -18,17 +18,10 @@ from pikku_storage.db.fields import (
 from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import new_id
 from pikku_storage.webhooks.querysets import DeliveryQuerySet
+from pikku_storage.webhooks.statuses import DeliveryStatus
 
 WORD_LENGTH = 50
 TOKEN_LENGTH = 36
-
-
-class DeliveryStatus(models.TextChoices):
-    """What became of a delivery."""
-
-    PENDING = "pending", _("pending")
-    DELIVERED = "delivered", _("delivered")
-    FAILED = "failed", _("failed")
 
 
 class WebhookDelivery(models.Model):
@@ -72,7 +65,7 @@ class WebhookDelivery(models.Model):
             models.Index(fields=("organization_id", "created_at", "delivery_id"), name="idx_webhook_delivery_org"),
             # Ours.
             models.Index(fields=("created_at", "delivery_id"), name="idx_webhook_delivery_created"),
-            models.Index(fields=("status", "updated_at"), name="idx_webhook_delivery_status"),
+            models.Index(fields=("status", "updated_at", "delivery_id"), name="idx_webhook_delivery_status"),
             SparseIndex(fields=("due_at", "delivery_id"), present="due_at", name="idx_webhook_delivery_due"),
         )
 

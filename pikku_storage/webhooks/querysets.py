@@ -66,6 +66,12 @@ class DeliveryQuerySet(EngineQuerySet["WebhookDelivery"]):
         ended = {"delivery_id": delivery_id, "status": list(ENDED)}
         return bool(self.engine.apply(Update(self.model, ended, fresh))[0])
 
+    def give_up(self, delivery_id: str, *, at: datetime) -> bool:
+        """End what waits for an attempt; `False` if one is under way, it has ended, or is not there."""
+        waiting = {"delivery_id": delivery_id, "status": PENDING, "claim_token": None}
+        over = {"status": "failed", "next_attempt_at": None, "due_at": None, "redrives": None, "updated_at": at}
+        return bool(self.engine.apply(Update(self.model, waiting, over))[0])
+
     def ended_before(self, by: datetime) -> DeliveryQuerySet:
         """What ended before that time."""
         return self.filter(Q(status__in=ENDED), updated_at__lt=by)

@@ -18,14 +18,15 @@ from pikku_storage.db import engine
 from pikku_storage.durations import Duration, to_milliseconds
 from pikku_storage.exceptions import PayloadError, WebhookInputError, WebhookNotFoundError
 from pikku_storage.ids import new_id
-from pikku_storage.json import to_text
+from pikku_storage.json import Json, to_text
 from pikku_storage.retry import RetryPolicy
 from pikku_storage.secrets.values import SecretValue, hide
 from pikku_storage.webhooks import attempts, inputs
 from pikku_storage.webhooks.dispatch import announce
-from pikku_storage.webhooks.models import DeliveryStatus, WebhookDelivery, WebhookDeliveryAttempt
+from pikku_storage.webhooks.models import WebhookDelivery, WebhookDeliveryAttempt
 from pikku_storage.webhooks.records import Attempt, Delivery, DeliveryWithAttempts
 from pikku_storage.webhooks.signing import sign_webhook
+from pikku_storage.webhooks.statuses import DeliveryStatus
 
 PAGE = 100
 ROUND = 500
@@ -122,25 +123,27 @@ class WebhookService(AsyncTwins):
         """Send once more what was delivered or has failed, with as many attempts as at first. One that is under way is
         left alone. It is audited. Raises `WebhookNotFoundError`, and `WebhookInputError` for one that was brought over
         from another program, which did not keep what it sent."""
-        row = self._rows.filter(pk=delivery_id).values(*Delivery.COLUMNS, "retries", "body").first()
+        row = self._rows.filter(pk=delivery_id).values("status", "attempts", "retries", "body").first()
         if row is None:
             raise WebhookNotFoundError(delivery_id)
-        if not row.pop("body"):
+        if not row["body"]:
             raise WebhookInputError(f"Webhook delivery {delivery_id} was brought over without its body")
         now = self._engine.now()
         due_at = now + timedelta(milliseconds=settings.PATIENCE)
-        most = row["attempts"] + row.pop("retries") + 1
+        most = row["attempts"] + row["retries"] + 1
         if self._rows.replay(delivery_id, max_attempts=most, at=now, due_at=due_at):
-            event = AuditEvent(
-                type="webhook.replayed",
-                outcome="success",
-                actor=actor_of(by),
-                wire_type="webhooks",
-                metadata={"deliveryId": delivery_id, "status": row["status"]},
-            )
-            record_all([event], using=self.using)
+            self._record("webhook.replayed", delivery_id, by, status=row["status"])
             self._announce(delivery_id)
-        return Delivery(**self._rows.filter(pk=delivery_id).values(*Delivery.COLUMNS).get())
+        return self._get(delivery_id)
+
+    def give_up(self, delivery_id: str, *, by: Any = None, reason: str | None = None) -> Delivery:
+        """Fail what waits for another attempt. While an attempt is under way nothing is changed, as nobody knows what
+        the receiver has seen of it; nor is what has ended. It is audited. Raises `WebhookNotFoundError`."""
+        given_up = self._rows.give_up(delivery_id, at=self._engine.now())
+        delivery = self._get(delivery_id)
+        if given_up:
+            self._record("webhook.given_up", delivery_id, by, attempts=delivery.attempts, reason=reason)
+        return delivery
 
     def list_deliveries(
         self,
@@ -182,6 +185,22 @@ class WebhookService(AsyncTwins):
     @property
     def _rows(self) -> Any:
         return WebhookDelivery.objects.using(self.using)
+
+    def _get(self, delivery_id: str) -> Delivery:
+        row = self._rows.filter(pk=delivery_id).values(*Delivery.COLUMNS).first()
+        if row is None:
+            raise WebhookNotFoundError(delivery_id)
+        return Delivery(**row)
+
+    def _record(self, type: str, delivery_id: str, by: Any, **metadata: Json) -> None:
+        event = AuditEvent(
+            type=type,
+            outcome="success",
+            actor=actor_of(by),
+            wire_type="webhooks",
+            metadata={"deliveryId": delivery_id, **metadata},
+        )
+        record_all([event], using=self.using)
 
     def _announce(self, delivery_id: str) -> None:
         transaction.on_commit(lambda: announce([delivery_id], using=self.using), using=self.using)

@@ -303,6 +303,37 @@ def test_a_hub_keeps_what_lives_and_agrees_with_the_rows(caplog: pytest.LogCaptu
     assert ids() == []
 
 
+def test_a_channel_that_is_closed_loses_its_socket_and_does_not_come_back(audited: list[Any]) -> None:
+    async def work(hub: EventHub) -> None:
+        store = ChannelStore()
+        ada, eve = await joined(hub, "ada", "news"), await joined(hub, "eve", "news")
+        assert await store.aclose_channel("ada", by="root", reason="noisy")
+        assert not await store.aclose_channel("ada", by="root"), "it is closing"
+        await hub.publish("news", None, 1)
+        await until(lambda: eve.heard == [1])
+        await hub.keep()
+        await until(lambda: ada.dropped == ["closed"])
+        await hub.keep()
+        assert (ada.heard, eve.dropped, hub.size) == ([], [], 1)
+        assert await sync_to_async(ids)() == ["eve"]
+
+    running(work)
+    (event,) = audited
+    assert (event.type, event.actor.user_id) == ("channel.closed", "root")
+    assert event.metadata == {"channelId": "ada", "userId": "ada", "reason": "noisy"}
+
+
+def test_closing_a_channel_that_no_process_looks_after() -> None:
+    store = ChannelStore()
+    store.add_channel("forever", "chat")
+    store.add_channel("orphan", "chat", holder="a process that died")
+    assert [store.close_channel(name) for name in ("forever", "orphan", "unknown")] == [True, True, False]
+    assert ids() == ["orphan"], "it waits for its process"
+    with travel(timedelta(hours=1)):
+        assert store.sweep() == 1
+    assert ids() == []
+
+
 def test_a_database_that_fails_costs_an_event_and_no_socket(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -534,6 +534,30 @@ def test_what_ended_can_be_replayed(webhooks: WebhookService, receiver: Receiver
         call_command("replay_webhook", "unknown")
 
 
+def test_what_waits_can_be_given_up(webhooks: WebhookService, receiver: Receiver, audited: list[Any]) -> None:
+    receiver.answers = [500]
+    delivery = webhooks.send(receiver.url, {}, retries=3, retry_delay="1h")
+    assert webhooks.deliver(delivery.delivery_id) == "pending"
+
+    under_way = WebhookDelivery.objects.filter(pk=delivery.delivery_id)
+    under_way.update(claim_token="t")
+    assert webhooks.give_up(delivery.delivery_id).status == "pending", "an attempt is under way, and left alone"
+    under_way.update(claim_token=None)
+
+    given_up = webhooks.give_up(delivery.delivery_id, by="ada", reason="moved")
+    assert (given_up.status, given_up.attempts, given_up.next_attempt_at) == ("failed", 1, None)
+    assert webhooks.give_up(delivery.delivery_id, by="eve").status == "failed", "it has ended"
+    with travel(timedelta(hours=2)):
+        assert (webhooks.relay(), webhooks.deliver(delivery.delivery_id)) == (0, None)
+    assert len(receiver.requests) == 1
+    (event,) = audited
+    assert (event.type, event.actor.user_id) == ("webhook.given_up", "ada")
+    assert event.metadata == {"deliveryId": delivery.delivery_id, "attempts": 1, "reason": "moved"}
+    assert webhooks.replay(delivery.delivery_id).status == "pending", "and it may be sent again after all"
+    with pytest.raises(WebhookNotFoundError):
+        webhooks.give_up("unknown")
+
+
 def test_old_ones_are_pruned(webhooks: WebhookService, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = [webhooks.send(receiver.url, {}) for _ in range(3)]
     for delivery in sent[:2]:

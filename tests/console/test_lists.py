@@ -121,7 +121,7 @@ def test_status_tabs(root_client: Client) -> None:
 
 
 def test_counts_stop_at_a_thousand(root_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.workflows.admin.runs.COUNT_UP_TO", 2)
+    monkeypatch.setattr("console.tabs.COUNT_UP_TO", 2)
     for _ in range(4):
         Story().tell()
     response = root_client.get(list_url())

@@ -11,29 +11,16 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from console.filters import HIDDEN, MENU, PeriodFilter
+from console.filters import MENU, PeriodFilter, StatusFilter
 from pikku_storage.workflows.models import WorkflowVersion
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus
 
 
-class StatusFilter(admin.SimpleListFilter):
-    """By the run's status; shown as tabs over the list and not as a menu."""
+class RunStatusFilter(StatusFilter):
+    """By the run's status."""
 
-    title = _("status")
-    parameter_name = "status"
-    template = HIDDEN
-
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterable[tuple[str, Any]]:
-        """Every status."""
-        return RunStatus.choices
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Runs of that status; none of one that does not exist."""
-        value = self.value()
-        if not value:
-            return queryset
-        return queryset.filter(status=value) if value in RunStatus.values else queryset.none()
+    statuses = RunStatus
 
 
 class WorkflowFilter(admin.SimpleListFilter):

@@ -20,19 +20,19 @@ from django.views.decorators.http import require_safe
 
 from console.base import EmptyState
 from console.formatting import absolute, ago, duration, short_id, shorten
-from console.jsontree import as_text
 from console.keyset import KeysetChangeList
 from console.owners import owner_names
+from console.parts import json_text
+from console.tabs import status_tabs
 from console.templatetags.pikku_console import pill
 from console.workflows import reads
-from console.workflows.admin.filters import StartedFilter, StatusFilter, WorkflowFilter
+from console.workflows.admin.filters import RunStatusFilter, StartedFilter, WorkflowFilter
 from console.workflows.admin.operations import OperatedRunAdmin
 from console.workflows.lookups import search_runs
 from console.workflows.runpage import PageQuery, RunPage
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus
 
-COUNT_UP_TO = 1000
 _ERROR_SHOWN = 90
 _RUN_PARTS = ("input", "output", "state", "error")
 _STEP_PARTS = ("input", "output", "error")
@@ -45,17 +45,6 @@ class _RowFacts:
     counts: reads.RunCounts
     owner: str
     now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class StatusTab:
-    """A tab over the list; `count` is empty where counting would read too much."""
-
-    label: str
-    status: str
-    count: str
-    url: str
-    is_chosen: bool
 
 
 @admin.register(WorkflowRun)
@@ -75,7 +64,7 @@ class RunAdmin(OperatedRunAdmin):
         "error_summary",
     )
     list_display_links = ("workflow", "short_id")
-    list_filter = (StatusFilter, WorkflowFilter, StartedFilter)
+    list_filter = (RunStatusFilter, WorkflowFilter, StartedFilter)
     search_fields = ("id",)
     search_help_text = _("Beginning of a run id, or a whole workflow name, owner or idempotency key.")
 
@@ -98,22 +87,8 @@ class RunAdmin(OperatedRunAdmin):
 
     def list_context(self, request: HttpRequest, changes: KeysetChangeList) -> dict[str, Any]:
         """With the tabs."""
-        return {**super().list_context(request, changes), "tabs": self._tabs(request, changes)}
-
-    def _tabs(self, request: HttpRequest, changes: KeysetChangeList) -> list[StatusTab]:
-        chosen = request.GET.get("status", "")
-        # Under another filter the numbers would be of something else than what is listed.
-        others = bool(changes.query or set(changes.filter_params) - {"status"})
-        counts = {}
-        if not others:
-            runs = self.get_queryset(request)
-            counts = reads.read_status_counts(runs, RunStatus.values, up_to=COUNT_UP_TO + 1)
-        tabs = [StatusTab(gettext("All"), "", "", changes.get_query_string(remove=["status"]), not chosen)]
-        for status, label in RunStatus.choices:
-            count = "" if others else _bounded(counts[status])
-            url = changes.get_query_string({"status": status})
-            tabs.append(StatusTab(str(label).capitalize(), status, count, url, chosen == status))
-        return tabs
+        tabs = status_tabs(changes, self.get_queryset(request), RunStatus)
+        return {**super().list_context(request, changes), "tabs": tabs}
 
     def empty_state(self, changes: KeysetChangeList) -> EmptyState:
         """Says how to get a first run."""
@@ -249,7 +224,7 @@ class RunAdmin(OperatedRunAdmin):
         row = runs.filter(pk=unquote(object_id)).values(part).first() if part in _RUN_PARTS else None
         if row is None:
             raise self.not_found()
-        return _json_text(row[part])
+        return json_text(row[part])
 
     def step_payload_view(self, request: HttpRequest, object_id: str, step_id: str, part: str) -> HttpResponse:
         """A payload of a step, whole, as text."""
@@ -257,7 +232,7 @@ class RunAdmin(OperatedRunAdmin):
         step = reads.read_step(using, unquote(step_id), run_id=unquote(object_id)) if part in _STEP_PARTS else None
         if step is None:
             raise self.not_found()
-        return _json_text(getattr(step, part))
+        return json_text(getattr(step, part))
 
     def _operations(self, request: HttpRequest, page: RunPage) -> list[dict[str, str]]:
         """The buttons, for those who may press them."""
@@ -277,19 +252,7 @@ def _facts(run: WorkflowRun) -> _RowFacts:
     return facts
 
 
-def _bounded(count: int) -> str:
-    return f"{COUNT_UP_TO}+" if count > COUNT_UP_TO else str(count)
-
-
 def _plain(event: dict[str, Any]) -> dict[str, Any]:
     # Payloads are not read for it, so their keys would only mislead. `number` is the one of the page and its address.
     kept = {name: value for name, value in event.items() if name not in {"result", "error"}}
     return {"number": event["seq"] + 1, **kept}
-
-
-def _json_text(value: Any) -> HttpResponse:
-    return HttpResponse(
-        as_text(value),
-        content_type="application/json; charset=utf-8",
-        headers={"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"},
-    )

@@ -1,0 +1,1 @@
+"""The dashboard: what the workflows are doing, at a glance."""
