@@ -201,7 +201,7 @@ def _check_step(step: StepState, attempts: list[_Attempt]) -> Iterator[tuple[str
     if [entry.attempt for entry in attempts] != list(range(1, step.attempt_count + 1)):
         numbers = ", ".join(str(entry.attempt) for entry in attempts)
         yield "attempts-counted", f"current attempt is {step.attempt_count}, attempts are {numbers or 'none'}"
-    if step.max_attempts is not None and step.attempt_count > step.max_attempts:
+    if step.attempt_count > step.max_attempts:
         yield "budget-kept", f"attempt {step.attempt_count} of {step.max_attempts}"
     if any(entry.status != StepStatus.FAILED for entry in attempts[:-1]):
         yield "retried-only-failed", f"attempts are {', '.join(entry.status for entry in attempts)}"
