@@ -225,7 +225,8 @@ def run_progress(using: str, run_id: str, *, full: bool) -> RunProgress | None:
         return None
     steps = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id")
     found = tuple(StepProgress(**step) for step in steps.values("step_name", "status", "child_run_id"))
-    return RunProgress(**{**row, "deterministic": bool(row["deterministic"])}, steps=found)
+    row |= {"deterministic": bool(row["deterministic"]), "planned_steps": row["planned_steps"] or None}
+    return RunProgress(**row, steps=found)
 
 
 def version(using: str, workflow_name: str, graph_hash: str) -> Version | None:

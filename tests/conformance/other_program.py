@@ -8,7 +8,6 @@ answers each with a line of JSON.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -95,6 +94,11 @@ class OtherProgram:
         change = {"$set": {f"state.{key}": value, "updatedAt": now()}}
         self.database["workflow_runs"].update_one({"_id": run_id}, change)
 
+    def set_keys(self, run_id: str, keys: list[str]) -> None:
+        """Several keys, one after the other."""
+        for key in keys:
+            self.set_state(run_id, key, key)
+
     def end_run(self, run_id: str, status: str, output: Any = None, error: Any = None) -> None:
         """A run's status, output and error."""
         self.change("workflow_runs", {"_id": run_id}, {"status": status, "output": output, "error": error})
@@ -141,10 +145,6 @@ class OtherProgram:
             self.set_step(step["_id"], "running")
         return str(step["_id"])
 
-    def claim_all(self, run_id: str, names: Sequence[str]) -> list[str]:
-        """Those of the steps that this program won."""
-        return [name for name in names if self.claim(run_id, name) is not None]
-
     def set_step(self, step_id: str, status: str, **values: Any) -> None:
         """A step's status, and its newest attempt's."""
         self.change("workflow_step", {"_id": step_id}, {"status": status, **values, "updatedAt": now()})
@@ -166,9 +166,7 @@ class OtherProgram:
         return [attempt["status"] for attempt in found]
 
     def _insert_attempt(self, step_id: str, status: str) -> None:
-        stamps = dict.fromkeys(STAMPS.values())
-        if status != "pending":
-            stamps[STAMPS[status]] = now()  # type: ignore[assignment]
+        stamps = {field: now() if name == status else None for name, field in STAMPS.items()}
         made = {"_id": str(uuid4()), "workflowStepId": step_id, "status": status, "result": None, "error": None}
         self.put("workflow_step_history", {**made, "createdAt": now(), **stamps})
 

@@ -19,8 +19,7 @@ from pikku_storage.access.service import ScopeService
 from pikku_storage.access.sessions import SessionStore
 from pikku_storage.agents.models import AgentWorkingMemory
 from pikku_storage.agents.service import AgentStorageService
-from pikku_storage.channels.hub import EventHubStore
-from pikku_storage.channels.service import ChannelStore
+from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.conf import APP_LABELS
 from pikku_storage.db import clock
 from pikku_storage.db.migrating import Migration

@@ -153,7 +153,10 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
 
     def _next_attempt(self, step: StepState) -> int:
         """The number of the attempt that a claim of the step begins, or goes on with."""
-        begun = self.engine.at_least(step.attempt_count, history_model(), {"step_id": step.step_id})
+        begun = step.attempt_count
+        # Not to be asked for of one that nobody has changed: it is in its first.
+        if step.updated_at != step.created_at:
+            begun = self.engine.at_least(begun, history_model(), {"step_id": step.step_id})
         return begun + 1 if step.status == StepStatus.FAILED else begun
 
     def _begin(
