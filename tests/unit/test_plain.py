@@ -19,7 +19,7 @@ class Long(int):
 @pytest.mark.parametrize(
     ("stored", "plain"),
     [
-        (datetime(2026, 3, 2, 9, 0, 0, 5999), "2026-03-02T09:00:00.005Z"),
+        (datetime(2026, 3, 2, 9, 0, 0, 5999, tzinfo=UTC).replace(tzinfo=None), "2026-03-02T09:00:00.005Z"),
         (datetime(2026, 3, 2, 9, tzinfo=timezone(timedelta(hours=2))), "2026-03-02T07:00:00.000Z"),
         (datetime(2026, 3, 2, tzinfo=UTC), "2026-03-02T00:00:00.000Z"),
         (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
@@ -27,7 +27,7 @@ class Long(int):
         (math.nan, None),
         (-math.inf, None),
         (
-            {"a": [{"b": datetime(2026, 3, 2)}, 1.5, None, True, "x"]},
+            {"a": [{"b": datetime(2026, 3, 2, tzinfo=UTC)}, 1.5, None, True, "x"]},
             {"a": [{"b": "2026-03-02T00:00:00.000Z"}, 1.5, None, True, "x"]},
         ),
     ],
