@@ -22,7 +22,6 @@ from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.channels.service import ChannelStore, EventHubStore
 from pikku_storage.conf import APP_LABELS
 from pikku_storage.db import clock
-from pikku_storage.db.migrating import Migration
 from pikku_storage.deployments.service import DeploymentService
 from pikku_storage.exceptions import WorkflowStepFunctionMismatchError
 from pikku_storage.secrets.service import SecretService
@@ -376,22 +375,14 @@ def test_a_database_that_another_program_has_filled_can_be_migrated(theirs: Othe
     steps.drop_index("workflowRunId_1")
     steps.create_index("workflowRunId", name="of_the_run")
 
-    call_command("migrate", "pikku_workflows", "zero", verbosity=0)
-    assert runs.count_documents({"_id": run_id}) == 1
-    call_command("migrate", verbosity=0)
-    call_command("migrate", verbosity=0)
+    try:
+        call_command("migrate", "pikku_workflows", "zero", verbosity=0)
+        assert runs.count_documents({"_id": run_id}) == 1
+    finally:
+        call_command("migrate", verbosity=0)
     assert WorkflowRun.objects.filter(pk=run_id).exists()
     assert {"workflowRunId_1", "idx_workflow_step_run_status"} <= steps.index_information().keys()
     assert "of_the_run" not in steps.index_information()
-
-
-def test_our_migrations_leave_collections_alone() -> None:
-    from django.db.migrations.loader import MigrationLoader
-
-    loader = MigrationLoader(None, ignore_no_migrations=True)
-    ours = [each for (label, _), each in loader.disk_migrations.items() if label.startswith(APP_LABELS)]
-    assert ours
-    assert [str(each) for each in ours if not isinstance(each, Migration)] == []
 
 
 # -- what the other program writes -------------------------------------------------------------------------------------

@@ -8,7 +8,10 @@ from django.apps import apps
 from django.core.checks import Tags, run_checks
 from django.core.management import call_command
 from django.db import models
+from django.db.migrations.loader import MigrationLoader
 
+from pikku_storage.conf import APP_LABELS
+from pikku_storage.db.migrating import Migration
 from pikku_storage.workflows.models import (
     WorkflowRun,
     WorkflowSchedule,
@@ -152,6 +155,14 @@ def test_setting_up_twice_does_not_fail() -> None:
     call_command("migrate", verbosity=0)
 
     assert "workflow_runs" in connection.introspection.table_names()
+
+
+def test_the_migrations_are_ours() -> None:
+    """`makemigrations` writes Django's own base class, which would make collections on MongoDB."""
+    loader = MigrationLoader(None, ignore_no_migrations=True)
+    written = [each for (label, _), each in loader.disk_migrations.items() if label.startswith(APP_LABELS)]
+    assert len(written) >= len([app for app in apps.get_app_configs() if app.label.startswith(APP_LABELS)])
+    assert [str(each) for each in written if not isinstance(each, Migration)] == []
 
 
 def test_the_migrations_are_complete() -> None:
