@@ -139,6 +139,10 @@ class MongodbEngine(Engine):
             there = self._call(model._meta.db_table, "count_documents", self._filter(model, where))
         return max(count, int(there))
 
+    def found_by(self, own: Conditions, others: Conditions) -> Conditions:
+        """See `Engine.found_by`."""
+        return others
+
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
         """See `Engine.merge_json_key`."""
         column, updated_at = _column(model, field), _column(model, "updated_at")

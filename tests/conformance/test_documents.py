@@ -31,6 +31,7 @@ from pikku_storage.workflows.invariants import find_violations
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.runs import WorkflowRunService
 from pikku_storage.workflows.service import WorkflowService
+from tests.conformance.failing import failing
 from tests.conformance.other_program import OtherProgram
 from tests.conformance.recording import RecordingDispatcher
 from tests.conformance.support import MINUTE, attempts_of, connection, step_of
@@ -453,6 +454,20 @@ def test_a_step_of_theirs_is_claimed_once(theirs: OtherProgram, status: str) -> 
     assert theirs.attempts(step_id) == [*before, "succeeded"]
     # The run is theirs to go on with.
     assert {found.rule for found in find_violations(run_ids=[run_id])} == {"stuck-run"}
+
+
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_process_that_dies_as_it_ends_an_attempt_of_theirs(theirs: OtherProgram, at: int) -> None:
+    """Cut off after the step and before the attempt, or before the note is taken off."""
+    service, run_id = WorkflowService(), theirs.create_run("w")
+    step_id = theirs.insert_step(run_id, "s", "f")
+    claimed = service.claim_step(run_id, "s")
+    assert claimed is not None
+    with failing(at, "down"):
+        assert service.set_step_result(step_id, 1, attempt=1, claim_token=claimed.claim_token)
+    with clock.travel(MINUTE):
+        service.relay()
+    assert theirs.attempts(step_id) == ["succeeded"]
 
 
 def test_attempts_are_counted_across_both(theirs: OtherProgram) -> None:

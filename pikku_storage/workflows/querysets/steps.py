@@ -392,9 +392,11 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     ) -> bool:
         """Change a step and its open attempt together."""
         history = history_model()
-        open_attempt: dict[str, Any] = {"step_id": step_id, "status": UNSETTLED_ATTEMPT}
+        whose: Mapping[str, Any] = {"step_id": step_id}
         if attempt is not None:
-            open_attempt = {"id": history.id_of(step_id, attempt), "status": UNSETTLED_ATTEMPT}
+            own = {"id": history.id_of(step_id, attempt)}
+            whose = self.engine.found_by(own, {"step_id": step_id, "attempt": OrNull(attempt)})
+        open_attempt = {**whose, "status": UNSETTLED_ATTEMPT}
         operations: list[Operation] = [*guard, change, Update(history, open_attempt, attempt_values)]
         if also is not None:
             operations.append(also)
@@ -404,13 +406,10 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         return bool(moved)
 
     def _mend_history(self, step_id: str, attempt: int | None, attempt_values: Mapping[str, Any], at: datetime) -> None:
-        """The attempt's row is not there under its id: another program made it and gave it one of its own, or lost it,
-        or a crash on an engine without transactions came between."""
+        """The attempt's row was missing: another program lost it, or a crash on an engine without transactions came
+        between."""
         if attempt is None:
             attempt = self.filter(pk=step_id).values_list("current_attempt", flat=True).get() or 1
-        of_another = {"step_id": step_id, "attempt": OrNull(attempt), "status": UNSETTLED_ATTEMPT}
-        if self._apply(Update(history_model(), of_another, attempt_values))[0]:
-            return
         values = {**attempt_row(step_id, attempt, {}, at), **attempt_values}
         try:
             with self.engine.savepoint():
