@@ -65,6 +65,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "agent_run": {"errorMessage": None, "suspendReason": None, "missingRpcs": None},
     "agent_run_score": {"reason": None, "metadata": None},
     "channels": {"pikkuUserId": None},
+    "secret_kek_salts": {},
 }
 """By shared collection: what fields that may be without a value hold in a new document, if nothing else is known. A
 null in any other field is left out there: the contract's documents have no such field before it has a value, and what

@@ -177,12 +177,12 @@ class MongodbEngine(Engine):
                 collection.create_index([(f"{FOLLOWS}.at", 1)], name="pikku_follows", sparse=True)
 
     def _index(self, collection: Collection[Document], wanted: Sequence[documents.Index]) -> None:
-        there = {
-            index["name"]: documents.Index(tuple(index["key"].items()), index["name"], bool(index.get("unique")))
-            for index in collection.list_indexes()
+        there = {}
+        for found in collection.list_indexes():
             # Those are others to the server, though of the same fields.
-            if not index.keys() & {"partialFilterExpression", "sparse", "collation"}
-        }
+            is_another = bool(found.keys() & {"partialFilterExpression", "sparse", "collation"})
+            keys = () if is_another else tuple(found["key"].items())
+            there[found["name"]] = documents.Index(keys, found["name"], bool(found.get("unique")))
         for index in wanted:
             if there.get(index.name) == index:
                 continue

@@ -34,7 +34,7 @@ from pikku_storage.workflows.service import WorkflowService
 from tests.conformance.failing import failing
 from tests.conformance.other_program import OtherProgram
 from tests.conformance.recording import RecordingDispatcher
-from tests.conformance.support import MINUTE, attempts_of, connection, step_of
+from tests.conformance.support import DATABASE, MINUTE, attempts_of, connection, step_of
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -366,8 +366,8 @@ def test_their_indexes_and_ours_are_no_obstacle_to_each_other(theirs: OtherProgr
 
 
 def test_a_database_that_another_program_has_filled_can_be_migrated(theirs: OtherProgram) -> None:
-    """And what one of ours is called that is now to be shared: it makes room."""
-    runs, steps = connection.database["workflow_runs"], connection.database["workflow_step"]
+    """Also where an index of another name or kind is in the way."""
+    runs, steps, answers = (connection.database[f"workflow_{name}"] for name in ("runs", "step", "answers"))
     for collection in connection.database.list_collection_names():
         if collection in SHAPES:
             connection.database[collection].drop()
@@ -375,15 +375,18 @@ def test_a_database_that_another_program_has_filled_can_be_migrated(theirs: Othe
     run_id = theirs.create_run("w")
     steps.drop_index("workflowRunId_1")
     steps.create_index("workflowRunId", name="of_the_run")
+    answers.drop_index("workflow_answers_ordinal_unique")
+    answers.create_index("stepName", name="workflow_answers_ordinal_unique", sparse=True)
 
     try:
-        call_command("migrate", "pikku_workflows", "zero", verbosity=0)
+        call_command("migrate", "pikku_workflows", "zero", database=DATABASE, verbosity=0)
         assert runs.count_documents({"_id": run_id}) == 1
     finally:
-        call_command("migrate", verbosity=0)
+        call_command("migrate", database=DATABASE, verbosity=0)
     assert WorkflowRun.objects.filter(pk=run_id).exists()
     assert {"workflowRunId_1", "idx_workflow_step_run_status"} <= steps.index_information().keys()
     assert "of_the_run" not in steps.index_information()
+    assert answers.index_information()["workflow_answers_ordinal_unique"]["unique"] is True
 
 
 # -- what the other program writes -------------------------------------------------------------------------------------
