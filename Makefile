@@ -24,6 +24,8 @@ check: $(VENV)/.installed-dev ## Lint, format, types, migrations, deployment set
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy pikku_storage console example_project tests
 	$(BIN)/python manage.py makemigrations --check --dry-run
+	DJANGO_SETTINGS_MODULE=example_project.settings_offline DATABASE_URL=mongodb://127.0.0.1/none \
+	  $(BIN)/python manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=example_project.settings_production DATABASE_URL=sqlite:///:memory: \
 	  CELERY_BROKER_URL=memory:// ALLOWED_HOSTS=shop.example SECRET_KEY=$(RANDOM_TEXT) PIKKU_SECRET_KEK=$(RANDOM_TEXT) \
 	  $(BIN)/python manage.py check --deploy --fail-level WARNING

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
+
+from pikku_storage.db.preparing import prepare_tables
 
 
 class AccessConfig(AppConfig):
@@ -22,4 +25,5 @@ class AccessConfig(AppConfig):
         from pikku_storage.access.revoking import revoke_with_the_user
 
         revoke_with_the_user()
+        post_migrate.connect(prepare_tables, sender=self)
         autodiscover_modules("scopes")

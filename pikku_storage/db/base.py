@@ -91,6 +91,16 @@ class Engine(ABC):
         written durably later also keeps what was written before it.
         """
 
+    def at_least(self, count: int, model: type[models.Model], where: Conditions) -> int:
+        """A number of rows that a column of another table keeps: `count`, or how many there are if that is more, on a
+        database that may be shared with programs that add rows and do not keep it."""
+        return count
+
+    def found_by(self, own: Conditions, others: Conditions) -> Conditions:
+        """How to find a row: by the id that it has from us, or by `others`, on a database that may be shared with
+        programs that give their rows other ids."""
+        return own
+
     def take(self, update: Update, columns: Sequence[str], *, durable: bool = True) -> dict[str, Any] | None:
         """Apply an update that names one row by its `id`; answers with these columns as they are after it, or `None` if
         it matched nothing. It is for updates that make the row the caller's own; `durable` as in `apply`."""

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from pikku_storage.db.documents import VENDOR
+from pikku_storage.db.plain import to_plain
+
 if TYPE_CHECKING:
     _CharField = models.CharField[Any, Any]
     _TextField = models.TextField[Any, Any]
@@ -81,9 +84,14 @@ class JsonTextField(ExactTextField):
         """The text."""
         return None if value is None else _encode_text(value)
 
-    def from_db_value(self, value: str | None, expression: Any, connection: BaseDatabaseWrapper) -> Any:
-        """The value."""
-        return None if value is None else json.loads(value)
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+        """The value. Text that is no JSON, which another program may have written, is itself."""
+        if not isinstance(value, str):
+            return to_plain(value)
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
 
     def value_to_string(self, obj: models.Model) -> Any:
         """See `Field.value_to_string`: fixtures hold the value."""
@@ -137,13 +145,25 @@ class PayloadField(models.JSONField):
         del options["encoder"]
         return name, path, args, options
 
+    def get_internal_type(self) -> str:
+        """See `Field.get_internal_type`. By `JSONField` the backend for MongoDB would know that it is to make text of
+        each value first, which fails where another program has put a date into it."""
+        return "PayloadField"
+
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
         """See `Field.db_type`."""
-        return "longtext" if connection.vendor == "mysql" else super().db_type(connection)
+        return "longtext" if connection.vendor == "mysql" else str(connection.data_types["JSONField"])
 
     def db_check(self, connection: BaseDatabaseWrapper) -> str | None:
         """See `Field.db_check`."""
-        return None if connection.vendor == "mysql" else super().db_check(connection)
+        check = None if connection.vendor == "mysql" else connection.data_type_check_constraints.get("JSONField")
+        return None if check is None else check % self.db_type_parameters(connection)
+
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+        """See `Field.from_db_value`."""
+        if connection.vendor == VENDOR:
+            return to_plain(value)
+        return super().from_db_value(value, expression, connection)
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
         """See `_exact`: MariaDB's functions for JSON compare keys by the column's collation."""

@@ -14,17 +14,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from bson import decode, encode
+from bson import Int64, decode, encode
 from django.db import DatabaseError, IntegrityError, OperationalError, connections, models
 from pymongo import UpdateOne, WriteConcern
 from pymongo.collection import Collection
 from pymongo.errors import (
     BulkWriteError,
+    CollectionInvalid,
     ConnectionFailure,
     DocumentTooLarge,
     DuplicateKeyError,
@@ -34,6 +35,7 @@ from pymongo.errors import (
     WTimeoutError,
 )
 
+from pikku_storage.db import documents
 from pikku_storage.db.base import Engine, utc
 from pikku_storage.db.fields import PayloadField, field_of
 from pikku_storage.db.operations import (
@@ -131,6 +133,16 @@ class MongodbEngine(Engine):
         with _translated():
             return int(self._call(model._meta.db_table, "bulk_write", updates, ordered=False).matched_count)
 
+    def at_least(self, count: int, model: type[models.Model], where: Conditions) -> int:
+        """See `Engine.at_least`."""
+        with _translated():
+            there = self._call(model._meta.db_table, "count_documents", self._filter(model, where))
+        return max(count, int(there))
+
+    def found_by(self, own: Conditions, others: Conditions) -> Conditions:
+        """See `Engine.found_by`."""
+        return others
+
     def merge_json_key(self, model: type[models.Model], pk: str, field: str, key: str, value: Any, at: datetime) -> int:
         """See `Engine.merge_json_key`."""
         column, updated_at = _column(model, field), _column(model, "updated_at")
@@ -146,17 +158,38 @@ class MongodbEngine(Engine):
             return int(self._call(model._meta.db_table, "update_one", {"_id": pk}, change).matched_count)
 
     def prepare(self, *tables: type[models.Model]) -> None:
-        """See `Engine.prepare`: indexes that a migration cannot state.
+        """See `Engine.prepare`: the collections, and their indexes.
 
-        What follows must be found, and django-mongodb-backend's unique indexes are partial, so no read can use them.
+        No migration makes them (see `migrating`): another program may have been here first, and what it has made must
+        be no obstacle. An index that is there already stays, unless it is under another name what a shared one is to
+        be.
         """
         with _translated():
+            database = self.connection.database
+            existing = set(database.list_collection_names())
             for model in tables:
-                collection: Collection[Document] = Collection(self.connection.database, model._meta.db_table)
+                collection: Collection[Document] = Collection(database, model._meta.db_table)
+                if collection.name not in existing:
+                    with suppress(CollectionInvalid):
+                        database.create_collection(collection.name)
+                self._index(collection, list(documents.indexes_of(model)))
+                # What follows must be found.
                 collection.create_index([(f"{FOLLOWS}.at", 1)], name="pikku_follows", sparse=True)
-                for constraint in model._meta.total_unique_constraints:
-                    keys = [(_column(model, name), 1) for name in constraint.fields]
-                    collection.create_index(keys, name=f"{constraint.name}_read")
+
+    def _index(self, collection: Collection[Document], wanted: Sequence[documents.Index]) -> None:
+        there = {}
+        for found in collection.list_indexes():
+            # Those are others to the server, though of the same fields.
+            is_another = bool(found.keys() & {"partialFilterExpression", "sparse", "collation"})
+            keys = () if is_another else tuple(found["key"].items())
+            there[found["name"]] = documents.Index(keys, found["name"], bool(found.get("unique")))
+        for index in wanted:
+            if there.get(index.name) == index:
+                continue
+            for other in there.values():
+                if other.name == index.name or (other.keys == index.keys and other.is_unique == index.is_unique):
+                    collection.drop_index(other.name)
+            collection.create_index(list(index.keys), name=index.name, unique=index.is_unique)
 
     def recover(self, *tables: type[models.Model]) -> int:
         """See `Engine.recover`: carries out what followed a write whose process died."""
@@ -216,9 +249,9 @@ class MongodbEngine(Engine):
     def _write(self, operation: Operation, ticket: Document | None = None) -> Document:
         model = operation.model
         if isinstance(operation, Insert):
-            return {"table": model._meta.db_table, "documents": [self._document(model, operation.values)]}
+            return {"table": model._meta.db_table, "documents": [self._new_document(model, operation.values)]}
         if isinstance(operation, InsertMany):
-            rows = [self._document(model, {**operation.common, **row}) for row in operation.rows]
+            rows = [self._new_document(model, {**operation.common, **row}) for row in operation.rows]
             return {"table": model._meta.db_table, "documents": rows}
         where = self._filter(model, operation.where)
         if isinstance(operation, Delete):
@@ -239,25 +272,28 @@ class MongodbEngine(Engine):
         method = "update_one" if is_one else "update_many"
         return int(self._call(write["table"], method, write["where"], write["change"]).matched_count)
 
-    def _insert(self, table: str, documents: list[Document], *, once: bool) -> int:
+    def _insert(self, table: str, rows: list[Document], *, once: bool) -> int:
         try:
-            if len(documents) == 1:
-                self._call(table, "insert_one", documents[0])
+            if len(rows) == 1:
+                self._call(table, "insert_one", rows[0])
             else:
-                self._call(table, "insert_many", documents, ordered=once)
+                self._call(table, "insert_many", rows, ordered=once)
         except (DuplicateKeyError, BulkWriteError) as error:
-            if once or not (_is_duplicate(error) and self._are_there(table, documents)):
+            if once or not (_is_duplicate(error) and self._are_there(table, rows)):
                 raise
-        return len(documents)
+        return len(rows)
 
-    def _are_there(self, table: str, documents: list[Document]) -> bool:
+    def _are_there(self, table: str, rows: list[Document]) -> bool:
         """Whether they were written before, under these ids."""
-        ids = [document["_id"] for document in documents]
+        ids = [document["_id"] for document in rows]
         return bool(self._call(table, "count_documents", {"_id": {"$in": ids}}) == len(ids))
 
     def _holds(self, guard: Guard) -> bool:
         where = self._filter(guard.model, guard.where)
         return self._call(guard.model._meta.db_table, "find_one", where, {"_id": 1}) is not None
+
+    def _new_document(self, model: type[models.Model], values: Values) -> Document:
+        return documents.completed(model._meta.db_table, self._document(model, values))
 
     def _document(self, model: type[models.Model], values: Values) -> Document:
         return {_column(model, name): self._value(model, name, value) for name, value in values.items()}
@@ -305,7 +341,9 @@ class MongodbEngine(Engine):
         # A payload is plain JSON already, which is what MongoDB stores.
         if value is None or isinstance(field, PayloadField):
             return value
-        return field.get_db_prep_save(value, self.connection)
+        prepared = field.get_db_prep_save(value, self.connection)
+        # The driver writes a plain integer in 32 bits if it fits, as other programs do.
+        return int(prepared) if isinstance(prepared, Int64) else prepared
 
     # -- the driver ----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The tables of virtual users (contract tables.md §3, 30-32).
 
-Names of tables and columns are the contract's, on every database. Nothing here changes a row: see `querysets.py`.
+Names of tables and columns are the contract's. Nothing here changes a row: see `querysets.py`.
 """
 
 from __future__ import annotations

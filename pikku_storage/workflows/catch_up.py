@@ -137,8 +137,18 @@ def _read(engine: Engine, model: type[models.Model], key: str, values: Sequence[
     rows: dict[str, Row] = {}
     for start in range(0, len(values), KEYS):
         for row in engine.read(model, {key: list(values[start : start + KEYS])}, columns):
-            rows[row["id"]] = row
+            rows[row["id"]] = row if model is not WorkflowRun else {**row, **_filled(row)}
     return rows
+
+
+def _filled(run: Row) -> Row:
+    """What one database leaves out and another one has a default for."""
+    return {
+        "state": run["state"] or {},
+        "inline": bool(run["inline"]),
+        "deterministic": bool(run["deterministic"]),
+        "planned_steps": run["planned_steps"] or None,
+    }
 
 
 def _ids(engine: Engine, run_ids: Sequence[str]) -> Iterable[str]:

@@ -100,7 +100,9 @@ def _check_batch(runtime: Runtime, runs: list[_Run]) -> Iterator[Violation]:
         for run_id, rows in groupby(steps.values(*StepState.COLUMNS), key=lambda row: row["run_id"])
     }
     history = (
-        attempts_of(runtime.using, ids).order_by("step_id", "attempt").values("step_id", "attempt", "status", *_STAMPS)
+        attempts_of(runtime.using, ids)
+        .order_by("step_id", "created_at", "attempt")
+        .values("step_id", "attempt", "status", *_STAMPS)
     )
     attempts: dict[str, list[_Attempt]] = {}
     for row in history:
@@ -198,10 +200,12 @@ def _check_step(step: StepState, attempts: list[_Attempt]) -> Iterator[tuple[str
     if not attempts or attempts[-1].status != step.status:
         newest = attempts[-1].status if attempts else "missing"
         yield "history-agrees", f"the step is {step.status}, its newest attempt {newest}"
-    if [entry.attempt for entry in attempts] != list(range(1, step.attempt_count + 1)):
-        numbers = ", ".join(str(entry.attempt) for entry in attempts)
+    numbered = [entry.attempt for entry in attempts]
+    # Another program does not number them.
+    if None not in numbered and numbered != list(range(1, step.attempt_count + 1)):
+        numbers = ", ".join(map(str, numbered))
         yield "attempts-counted", f"current attempt is {step.attempt_count}, attempts are {numbers or 'none'}"
-    if step.max_attempts is not None and step.attempt_count > step.max_attempts:
+    if step.attempt_count > step.max_attempts:
         yield "budget-kept", f"attempt {step.attempt_count} of {step.max_attempts}"
     if any(entry.status != StepStatus.FAILED for entry in attempts[:-1]):
         yield "retried-only-failed", f"attempts are {', '.join(entry.status for entry in attempts)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -165,13 +166,22 @@ def step_details(using: str, run_id: str) -> list[StepDetail]:
         .values(*StepState.COLUMNS)
     ]
     stamps: dict[str, dict[str, datetime]] = defaultdict(dict)
+    counts: Counter[str] = Counter()
     names = ("running_at", "succeeded_at", "failed_at")
     for row in attempts_of(using, [run_id]).values("step_id", *names):
+        counts[row["step_id"]] += 1
         latest = stamps[row["step_id"]]
         for name in names:
             if row[name] is not None and (name not in latest or row[name] > latest[name]):
                 latest[name] = row[name]
-    return [StepDetail(step=step, **{name: stamps[step.step_id].get(name) for name in names}) for step in steps]
+    return [
+        StepDetail(
+            # Another program may count attempts by their rows only.
+            step=replace(step, attempt_count=max(step.attempt_count, counts[step.step_id])),
+            **{name: stamps[step.step_id].get(name) for name in names},
+        )
+        for step in steps
+    ]
 
 
 def summarise(history: list[HistoryEntry]) -> tuple[StepSummary, ...]:
@@ -215,14 +225,15 @@ def run_progress(using: str, run_id: str, *, full: bool) -> RunProgress | None:
         return None
     steps = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id")
     found = tuple(StepProgress(**step) for step in steps.values("step_name", "status", "child_run_id"))
-    return RunProgress(**{**row, "deterministic": bool(row["deterministic"])}, steps=found)
+    row |= {"deterministic": bool(row["deterministic"]), "planned_steps": row["planned_steps"] or None}
+    return RunProgress(**row, steps=found)
 
 
 def version(using: str, workflow_name: str, graph_hash: str) -> Version | None:
     """A stored definition, or `None`."""
     row = (
         WorkflowVersion.objects.using(using)
-        .filter(pk=WorkflowVersion.id_of(workflow_name, graph_hash))
+        .filter(workflow_name=workflow_name, graph_hash=graph_hash)
         .values("graph", "source")
         .first()
     )

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self
 
 from pikku_storage.ids import child_run_id
 from pikku_storage.json import Json
+from pikku_storage.retry import RetryPolicy
 from pikku_storage.workflows.gates import GATE_RPCS
 from pikku_storage.workflows.schedules.policies import ScheduleState
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, StepStatus, Verdict
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +59,15 @@ class Run:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """From a `values(*Run.COLUMNS)` row; columns another program left out get the contract's defaults."""
+        wire = row["wire"] or {"type": "unknown"}
         return cls(
             **{
                 **row,
                 "inline": bool(row["inline"]),
                 "deterministic": bool(row["deterministic"]),
-                "wire": row["wire"] or {"type": "unknown"},
+                "wire": wire,
+                "owner_id": row["owner_id"] or wire.get("pikkuUserId"),
+                "planned_steps": row["planned_steps"] or None,
             }
         )
 
@@ -110,7 +116,7 @@ class StepState:
     retry_delay: str | None
     from_step_name: str | None
     attempt_count: int
-    max_attempts: int | None
+    max_attempts: int
     group: str | None
     queue: str | None
     timeout_ms: int | None
@@ -129,12 +135,14 @@ class StepState:
         values = dict(row)
         values["step_id"] = values.pop("id")
         values["attempt_count"] = values.pop("current_attempt") or 1
+        # What another program wrote says only how often to retry.
+        values["max_attempts"] = values["max_attempts"] or RetryPolicy(values["retries"]).max_attempts
         return cls(**values)
 
     @property
     def has_attempts_left(self) -> bool:
         """Whether the retry budget allows another attempt."""
-        return self.max_attempts is None or self.attempt_count < self.max_attempts
+        return self.attempt_count < self.max_attempts
 
     @property
     def is_settled(self) -> bool:
@@ -148,9 +156,10 @@ class StepState:
         return self.due_at if self.status == StepStatus.FAILED and self.redrives is None else None
 
     @property
-    def next_attempt(self) -> int:
-        """The number of the attempt that a claim of the step begins, or goes on with."""
-        return self.attempt_count + 1 if self.status == StepStatus.FAILED else self.attempt_count
+    def next_at(self) -> datetime:
+        """The earliest time of a claim of the step: it was last changed by a clock that may be a little ahead, and no
+        two of its attempts begin in the same millisecond, because other programs tell them by that."""
+        return self.updated_at + _MILLISECOND if self.status == StepStatus.FAILED else self.updated_at
 
     @property
     def awaits_child(self) -> bool:

@@ -233,10 +233,9 @@ class WorkflowStorage(AsyncTwins):
         if row is None:
             raise WorkflowError(f"Step not found: {step_id}")
         step = StepState.from_row(row)
-        claim = self._runtime.claim()
+        claim = self._runtime.claim(after=step.next_at)
         begun = step.has_attempts_left and self._runtime.steps.begin_retry(
-            step_id,
-            seen_attempt=step.attempt_count,
+            step,
             at=claim.at,
             due_at=self._runtime.patience_end(claim.at),
             claim=claim if StepStatus(status) is StepStatus.RUNNING else None,
@@ -293,7 +292,7 @@ class WorkflowStorage(AsyncTwins):
     def update_workflow_version_status(self, name: str, graph_hash: str, status: str) -> bool:
         """Set a version's status."""
         versions = WorkflowVersion.objects.using(self._runtime.using)
-        return versions.set_status(WorkflowVersion.id_of(name, graph_hash), VersionStatus(status).value)
+        return versions.set_status(name, graph_hash, VersionStatus(status).value)
 
     def get_workflow_version(self, name: str, graph_hash: str) -> Version | None:
         """A stored version, or `None`."""

@@ -64,7 +64,7 @@ def state() -> tuple[str, str, str | None]:
     return (
         stored(WorkflowStep, "step")["status"],
         stored(WorkflowStepHistory, "attempt")["status"],
-        stored(WorkflowRun, "run").get("wake_token"),
+        stored(WorkflowRun, "run").get("wakeToken"),
     )
 
 
@@ -74,7 +74,10 @@ def unfinished() -> int:
 
 
 def test_the_primary_key_is_the_document_s(step: str) -> None:
-    assert set(stored(WorkflowStep, step)) == {"_id", "workflow_run_id", "step_name", "status", "due_at"}
+    assert set(stored(WorkflowStep, step)) == {
+        *("_id", "workflowRunId", "stepName", "status", "dueAt"),
+        *("rpcName", "data", "result", "error", "branchTaken", "retries", "retryDelay", "fromStepName"),
+    }
     assert WorkflowStep.objects.get(pk=step).run_id == "run"
 
 
@@ -82,7 +85,7 @@ def test_payloads_are_documents_and_times_are_dates(db_engine: Engine, step: str
     db_engine.apply(*ending())
     document = stored(WorkflowStep, step)
     assert document["result"] == {"n": 1}
-    assert document["due_at"] == AT.replace(tzinfo=None)
+    assert document["dueAt"] == AT.replace(tzinfo=None)
 
 
 def test_a_chain_leaves_nothing_behind(db_engine: Engine, step: str) -> None:
@@ -195,7 +198,7 @@ def test_what_must_follow_is_found_by_an_index(model: Any) -> None:
 def test_a_step_is_found_by_an_index_that_is_not_partial() -> None:
     found = [dict(index) for index in connection.database["workflow_step"].list_indexes()]
     keys = [list(index["key"]) for index in found if "partialFilterExpression" not in index]
-    assert ["workflow_run_id", "step_name"] in keys
+    assert ["workflowRunId", "stepName"] in keys
 
 
 def test_a_state_that_outgrows_a_document_is_an_error_that_says_so(db_engine: Engine, step: str) -> None:

@@ -198,7 +198,7 @@ def test_every_status_is_explained(heading: str, statuses: Any) -> None:
 TYPES = {
     "CharField": "text",
     "ForeignKey": "text",
-    "JSONField": "JSON",
+    "PayloadField": "JSON",
     "BooleanField": "boolean",
     "DateTimeField": "time",
     "IntegerField": "integer",

@@ -2,10 +2,11 @@
 
 import django.db.models.deletion
 import pikku_storage.db.fields
+import pikku_storage.db.migrating
 from django.db import migrations, models
 
 
-class Migration(migrations.Migration):
+class Migration(pikku_storage.db.migrating.Migration):
 
     initial = True
 

@@ -4,11 +4,12 @@ import django.db.models.deletion
 import django.db.models.manager
 import pikku_storage.db.fields
 import pikku_storage.db.indexes
+import pikku_storage.db.migrating
 import pikku_storage.ids
 from django.db import migrations, models
 
 
-class Migration(migrations.Migration):
+class Migration(pikku_storage.db.migrating.Migration):
 
     initial = True
 

@@ -59,7 +59,7 @@ def begin(
 
     Only where the conditions on the parent in `inside` hold. Raises `WorkflowNotFoundError`.
     """
-    at = max(runtime.now(), step.updated_at)
+    at = max(runtime.now(), step.next_at)
     handed = runtime.steps.hand_over(step, at=at, due_at=runtime.patience_end(at), inside=inside)
     if handed is not None:
         start(runtime, parent, [handed], inline=inline)

@@ -55,7 +55,7 @@ def claim_seen(runtime: Runtime, step: StepState) -> tuple[StepState, Claim] | N
     """Take the step if it still is as it was read, and its run lives."""
     if not _is_claimable(step):
         return None
-    claim = runtime.claim(after=step.updated_at)
+    claim = runtime.claim(after=step.next_at)
     taken = runtime.steps.claim(step, claim, inside={"status": LIVE, "cancel_requested_at": None})
     return None if taken is None else (taken, claim)
 

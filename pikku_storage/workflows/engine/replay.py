@@ -365,7 +365,7 @@ class Replay:
             if step is not None and step.retry_at is not None and not self._wait_until(step.retry_at):
                 return
             self._check_may_begin()
-            claim = self.runtime.claim(after=None if step is None else step.updated_at)
+            claim = self.runtime.claim(after=None if step is None else step.next_at)
             if step is None:
                 new = self._new_step(call)
                 try:

@@ -2,10 +2,11 @@
 
 import pikku_storage.db.fields
 import pikku_storage.db.indexes
+import pikku_storage.db.migrating
 from django.db import migrations
 
 
-class Migration(migrations.Migration):
+class Migration(pikku_storage.db.migrating.Migration):
 
     dependencies = [
         ('pikku_workflows', '0001_initial'),

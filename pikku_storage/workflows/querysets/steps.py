@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
 
-from pikku_storage.db.operations import NOT_NULL, Delete, Expired, Guard, Insert, KeepOr, Operation, Update
+from pikku_storage.db.operations import NOT_NULL, Delete, Expired, Guard, Insert, KeepOr, Operation, OrNull, Update
 from pikku_storage.ids import copied_id
 from pikku_storage.json import Json
 from pikku_storage.workflows.gates import GATE_RPCS
@@ -98,7 +98,7 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
                 step_name=step.step_name,
                 rpc_name=step.rpc_name,
                 data=step.data,
-                max_attempts=1 if step.status == StepStatus.FAILED else step.max_attempts or 1,
+                max_attempts=1 if step.status == StepStatus.FAILED else step.max_attempts,
                 retries=step.retries,
                 retry_delay=step.retry_delay,
                 from_step_name=step.from_step_name,
@@ -143,13 +143,21 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         still is what the caller saw, so of many claims one wins, and only where the conditions on its run in `inside`
         hold.
         """
-        return self._begin(step, claimed(claim, attempt=step.next_attempt), claim.at, inside)
+        return self._begin(step, claimed(claim, attempt=self._next_attempt(step)), claim.at, inside)
 
     def hand_over(
         self, step: StepState, *, at: datetime, due_at: datetime, inside: Mapping[str, Any] | None = None
     ) -> StepState | None:
         """As `claim`, but nobody holds the step: a run of its own does the attempt."""
-        return self._begin(step, awaiting(step.step_id, attempt=step.next_attempt, due_at=due_at), at, inside)
+        return self._begin(step, awaiting(step.step_id, attempt=self._next_attempt(step), due_at=due_at), at, inside)
+
+    def _next_attempt(self, step: StepState) -> int:
+        """The number of the attempt that a claim of the step begins, or goes on with."""
+        begun = step.attempt_count
+        # Not to be asked for of one that nobody has changed: it is in its first.
+        if step.updated_at != step.created_at:
+            begun = self.engine.at_least(begun, history_model(), {"step_id": step.step_id})
+        return begun + 1 if step.status == StepStatus.FAILED else begun
 
     def _begin(
         self, step: StepState, state: Mapping[str, Any], at: datetime, inside: Mapping[str, Any] | None
@@ -299,14 +307,14 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
         return self._move(step_id, change, attempt_values, at=at, attempt=attempt, also=wake)
 
     def begin_retry(
-        self, step_id: str, *, seen_attempt: int, at: datetime, due_at: datetime | None, claim: Claim | None = None
+        self, step: StepState, *, at: datetime, due_at: datetime | None, claim: Claim | None = None
     ) -> bool:
         """Begin the next attempt of a failed step: pending, or running under `claim` (contract
         `createRetryAttempt`)."""
-        attempt = seen_attempt + 1
+        attempt, step_id = self._next_attempt(step), step.step_id
         pending = {"status": StepStatus.PENDING.value, "due_at": due_at, "current_attempt": attempt}
         state = pending if claim is None else claimed(claim, attempt=attempt)
-        where = {"id": step_id, "status": StepStatus.FAILED.value, "current_attempt": saw(seen_attempt)}
+        where = {"id": step_id, "status": StepStatus.FAILED.value, "current_attempt": saw(step.attempt_count)}
         values = {**state, "result": None, "error": None, "updated_at": at}
         return bool(
             self._apply(
@@ -384,9 +392,11 @@ class StepQuerySet(EngineQuerySet["WorkflowStep"]):
     ) -> bool:
         """Change a step and its open attempt together."""
         history = history_model()
-        open_attempt: dict[str, Any] = {"step_id": step_id, "status": UNSETTLED_ATTEMPT}
+        whose: Mapping[str, Any] = {"step_id": step_id}
         if attempt is not None:
-            open_attempt = {"id": history.id_of(step_id, attempt), "status": UNSETTLED_ATTEMPT}
+            own = {"id": history.id_of(step_id, attempt)}
+            whose = self.engine.found_by(own, {"step_id": step_id, "attempt": OrNull(attempt)})
+        open_attempt = {**whose, "status": UNSETTLED_ATTEMPT}
         operations: list[Operation] = [*guard, change, Update(history, open_attempt, attempt_values)]
         if also is not None:
             operations.append(also)

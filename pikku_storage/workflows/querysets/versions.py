@@ -37,6 +37,8 @@ class VersionQuerySet(EngineQuerySet["WorkflowVersion"]):
             return False
         return True
 
-    def set_status(self, version_id: str, status: str) -> bool:
+    def set_status(self, workflow_name: str, graph_hash: str, status: str) -> bool:
         """Set a version's status; whether there is such a version."""
-        return bool(self._apply(Update(self.model, {"id": version_id}, {"status": status}))[0])
+        # By what every program knows it by: another one gives it an id of its own.
+        where = {"workflow_name": workflow_name, "graph_hash": graph_hash}
+        return bool(self._apply(Update(self.model, where, {"status": status}))[0])
