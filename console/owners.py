@@ -14,10 +14,13 @@ def owner_names(owner_ids: Iterable[str | None]) -> dict[str, str]:
     keys = {}
     for owner_id in {owner_id for owner_id in owner_ids if owner_id}:
         try:
-            keys[users._meta.pk.to_python(owner_id)] = owner_id
+            key = users._meta.pk.to_python(owner_id)
+            # A number that is too large for the column is an error in some databases.
+            users._meta.pk.run_validators(key)
         except ValidationError:
             # An id of somebody who is not in this project's user table.
             continue
+        keys[key] = owner_id
     if not keys:
         return {}
     found = users._default_manager.filter(pk__in=keys)

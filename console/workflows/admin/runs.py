@@ -20,9 +20,9 @@ from django.views.decorators.http import require_safe
 
 from console.base import EmptyState
 from console.formatting import absolute, ago, duration, short_id, shorten
-from console.jsontree import as_text
 from console.keyset import KeysetChangeList
 from console.owners import owner_names
+from console.plain import json_text
 from console.templatetags.pikku_console import pill
 from console.workflows import reads
 from console.workflows.admin.filters import StartedFilter, StatusFilter, WorkflowFilter
@@ -249,7 +249,7 @@ class RunAdmin(OperatedRunAdmin):
         row = runs.filter(pk=unquote(object_id)).values(part).first() if part in _RUN_PARTS else None
         if row is None:
             raise self.not_found()
-        return _json_text(row[part])
+        return json_text(row[part])
 
     def step_payload_view(self, request: HttpRequest, object_id: str, step_id: str, part: str) -> HttpResponse:
         """A payload of a step, whole, as text."""
@@ -257,7 +257,7 @@ class RunAdmin(OperatedRunAdmin):
         step = reads.read_step(using, unquote(step_id), run_id=unquote(object_id)) if part in _STEP_PARTS else None
         if step is None:
             raise self.not_found()
-        return _json_text(getattr(step, part))
+        return json_text(getattr(step, part))
 
     def _operations(self, request: HttpRequest, page: RunPage) -> list[dict[str, str]]:
         """The buttons, for those who may press them."""
@@ -285,11 +285,3 @@ def _plain(event: dict[str, Any]) -> dict[str, Any]:
     # Payloads are not read for it, so their keys would only mislead. `number` is the one of the page and its address.
     kept = {name: value for name, value in event.items() if name not in {"result", "error"}}
     return {"number": event["seq"] + 1, **kept}
-
-
-def _json_text(value: Any) -> HttpResponse:
-    return HttpResponse(
-        as_text(value),
-        content_type="application/json; charset=utf-8",
-        headers={"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"},
-    )

@@ -1,0 +1,1 @@
+"""The admin classes of agents, one module for each page."""
