@@ -16,6 +16,7 @@ from django.utils.html import escape
 from console.agents.addresses import ThreadUrls, approval_url
 from console.agents.parts import Part, parts_of, parts_of_beginning
 from console.agents.reads import BEGINNING, MessagePage
+from console.agents.resources import name_of
 from console.jsontree import as_text
 from pikku_storage.agents.statuses import ApprovalStatus
 
@@ -146,7 +147,6 @@ class Conversation:
     def _call(self, call: Mapping[str, Any]) -> CallView:
         told = call["told"]
         result, is_error = ("", False) if told is None else _result(told)
-        by = call["approval_resolved_by"] or ""
         return CallView(
             id=call["id"],
             name=call["display_tool_name"] or call["tool_name"],
@@ -160,7 +160,7 @@ class Conversation:
             sub_run_id=call["agent_run_id"] or "",
             approval_url=approval_url(call["id"], self._site) if call["approval_status"] else "",
             resolved_at=call["approval_resolved_at"],
-            resolved_by=self._names.get(by, by),
+            resolved_by=name_of(call["approval_resolved_by"], self._names),
             reason=self._allowance.take(call["why"] or "", _JSON),
             workflow_run=self._workflow_runs.get(call["id"]),
         )

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from console.agents.addresses import ThreadUrls
 from console.agents.conversation import Allowance
 from console.agents.reads import read_approval_threads, read_undated
-from console.agents.resources import resource_names
+from console.agents.resources import name_of, resource_names
 from console.agents.threadpage import PendingView, pending_view
 from console.workflows.runpage import RunUrls
 from pikku_storage.access.actors import Actor
@@ -47,6 +48,7 @@ class Asked:
     call: PendingView | None = None
     thread_id: str = ""
     thread_title: str = ""
+    thread_url: str = ""
     gate: OpenApproval | None = None
     gate_url: str = ""
 
@@ -106,10 +108,9 @@ def _merged(
     calls: list[Approval], gates: list[OpenApproval], gatekeeper: Actor | None
 ) -> tuple[list[Approval | OpenApproval], Key | None, bool]:
     """Those that the page has, the key of the last row that was looked at, and whether there are no more."""
-    keyed: list[tuple[Key, Approval | OpenApproval]] = sorted(
-        [(_key(row), row) for row in (*calls, *gates)], key=lambda each: each[0]
-    )
-    ends = [_key(rows[-1]) for rows, most in ((calls, PAGE + 1), (gates, SCANNED)) if len(rows) >= most]
+    rows: list[Approval | OpenApproval] = [*calls, *gates]
+    keyed = sorted(((_key(row), row) for row in rows), key=lambda each: each[0])
+    ends = [_key(stream[-1]) for stream, most in ((calls, PAGE + 1), (gates, SCANNED)) if len(stream) >= most]
     # Beyond the end of a stream of which there is more, the order of the two is not known.
     known = [each for each in keyed if not ends or each[0] <= min(ends)]
     taken: list[Approval | OpenApproval] = []
@@ -130,7 +131,7 @@ def _key(row: Approval | OpenApproval) -> Key:
 
 
 def _may_answer(gate: OpenApproval, actor: Actor | None) -> bool:
-    policy = ApprovalPolicy(approvers=gate.approvers, scope=gate.approver_scope)  # type: ignore[arg-type]
+    policy = ApprovalPolicy(approvers=gate.approvers, scope=gate.approver_scope)
     return actor is not None and policy.refusal(gate.owner_id, actor) is None
 
 
@@ -145,7 +146,7 @@ def _described(using: str, rows: list[Approval | OpenApproval], site: str) -> It
                 since=row.opened_at,
                 until=row.expires_at,
                 who=row.workflow,
-                owner=names.get(row.owner_id or "", ""),
+                owner=name_of(row.owner_id, names),
                 what=row.reason,
                 gate=row,
                 gate_url=f"{RunUrls(row.run_id, site).page}#pk-gate",
@@ -156,9 +157,10 @@ def _described(using: str, rows: list[Approval | OpenApproval], site: str) -> It
                 since=row.asked_at,
                 until=row.expires_at,
                 who=thread["run__agent_name"] or "",
-                owner=names.get(thread["thread__resource_id"], ""),
+                owner=name_of(thread["thread__resource_id"], names),
                 what=view.name,
                 call=view,
                 thread_id=thread["thread_id"],
+                thread_url=ThreadUrls(thread["thread_id"], site).page,
                 thread_title=thread["thread__title"] or "",
             )

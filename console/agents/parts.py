@@ -45,6 +45,8 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]*,")
 _OPEN_TEXT = re.compile(
     r'\{\s*"type":\s*"(text|input_text|output_text|reasoning|thinking)",\s*"(?:text|thinking)":\s*"'
 )
+_OPEN_FILE = re.compile(r'\{\s*"type":\s*"([a-z_-]+)"')
+_OPEN_MEDIA_TYPE = re.compile(r'"(?:data:|(?:mediaType|media_type|mimeType|mime_type)":\s*")([\w.+-]+/[\w.+-]+)')
 _LINKS = ("https://", "http://")
 
 
@@ -84,7 +86,10 @@ def parts_of_beginning(text: str) -> list[Part]:
     if match := _OPEN_TEXT.match(rest):
         kind: Kind = "reasoning" if match[1] in _REASONING else "text"
         parts.append(Part(kind=kind, text=_open_text(rest[match.end() :])))
-    elif rest:
+    elif (match := _OPEN_FILE.match(rest)) and match[1] in _FILES:
+        media_type = _OPEN_MEDIA_TYPE.search(rest)
+        parts.append(Part(kind="file", label=media_type[1] if media_type else match[1], text="…"))
+    elif rest not in {"", "]"}:
         parts.append(Part(kind="json", text=rest))
     return parts
 

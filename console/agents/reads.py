@@ -246,7 +246,7 @@ def read_scores(using: str, run_ids: Sequence[str]) -> dict[str, list[dict[str, 
         rows = AgentRunScore.everyones.using(using).filter(run_id__in=run_ids).order_by("-created_at", "-id")
         columns = ("id", "run_id", "scorer_name", "score", "created_at", "why")
         for row in list(rows.annotate(why=Left("reason", BEGINNING)).values(*columns)[:SCORES])[::-1]:
-            found[row["run_id"]].append(row)
+            found[row["run_id"]].append({**row, "shown": f"{row['score']:.3g}"})
     return found
 
 
@@ -261,7 +261,8 @@ def read_memories(using: str, thread_id: str, resource_id: str) -> dict[str, Jso
 def read_checkpoint(using: str, thread_id: str) -> dict[str, Any] | None:
     """When LangGraph stored the last checkpoint of a thread, and which; `None` if there is none."""
     rows = AgentCheckpoint.everyones.using(using).filter(thread_id=thread_id).order_by("-checkpoint_id", "-key")
-    return rows.values("checkpoint_id", "created_at").first()
+    row = rows.values("checkpoint_id", "created_at").first()
+    return None if row is None else dict(row)
 
 
 def read_workflow_runs(

@@ -16,6 +16,11 @@ def resource_names(resource_ids: Iterable[str | None]) -> dict[str, str]:
     return {resource_id: _label(resource_id, names) for resource_id in ids}
 
 
+def name_of(resource_id: str | None, names: Mapping[str, str]) -> str:
+    """How an owner reads: by name, or as it is stored."""
+    return names.get(resource_id or "", resource_id or "")
+
+
 def _label(resource_id: str, names: Mapping[str, str]) -> str:
     if resource_id in names:
         return names[resource_id]

@@ -11,9 +11,9 @@ from django.utils.translation import gettext
 from console.agents import reads
 from console.agents.addresses import ThreadUrls
 from console.agents.conversation import Allowance
-from console.agents.resources import resource_names
+from console.agents.resources import name_of, resource_names
 from console.agents.threadpage import PendingView, RunView, pending_view, run_views
-from console.formatting import absolute, ago, short_id, shorten
+from console.formatting import absolute, ago, number, short_id, shorten
 from console.workflows.runpage import Fact
 from pikku_storage.access.ownership import Ownership
 from pikku_storage.agents import reads as agent_reads
@@ -73,19 +73,16 @@ class RunPage:
     @property
     def decisions(self) -> list[dict[str, Any]]:
         """The approvals, each with the name of who decided."""
-        return [
-            {"view": view, "by": self._names.get(view.approval.resolved_by or "", view.approval.resolved_by or "")}
-            for view in self.approvals
-        ]
+        return [{"view": view, "by": name_of(view.approval.resolved_by, self._names)} for view in self.approvals]
 
     @property
     def facts(self) -> list[Fact]:
         """The header's table."""
         run, view = self.run, self.view
-        owner = self._names.get(run.resource_id, run.resource_id)
+        owner = name_of(run.resource_id, self._names)
         usage = gettext("%(in)s in · %(out)s out") % {
-            "in": f"{run.usage.input_tokens:,}",
-            "out": f"{run.usage.output_tokens:,}",
+            "in": number(run.usage.input_tokens),
+            "out": number(run.usage.output_tokens),
         }
         return [
             Fact(gettext("Owner"), owner, run.resource_id),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.agents.reads import COUNT_UP_TO
+from console.agents import reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +20,4 @@ class Tab:
 
 def bounded(count: int) -> str:
     """A number that was counted up to a limit."""
-    return f"{COUNT_UP_TO}+" if count > COUNT_UP_TO else str(count)
+    return f"{reads.COUNT_UP_TO}+" if count > reads.COUNT_UP_TO else str(count)

@@ -14,8 +14,8 @@ from django.utils.translation import gettext
 from console.agents import reads
 from console.agents.addresses import ThreadUrls, approval_url, run_url, runs_url, threads_url
 from console.agents.conversation import Allowance, Conversation, Shown
-from console.agents.resources import resource_names
-from console.formatting import absolute, ago, duration, shorten
+from console.agents.resources import name_of, resource_names
+from console.formatting import absolute, ago, duration, number, shorten
 from console.jsontree import as_text
 from console.workflows.runpage import Fact, PayloadView, RunUrls
 from pikku_storage.access.ownership import Ownership
@@ -37,7 +37,7 @@ class Grades:
     """The grades of a run by one scorer: the last one, and those before it."""
 
     scorer: str
-    score: float
+    score: str
     reason: str
     at: datetime
     earlier: list[dict[str, Any]]
@@ -50,7 +50,7 @@ class RunView:
     run: Run
     url: str
     took: str
-    tokens: int
+    tokens: str
     grades: list[Grades]
     workflow_run: Mapping[str, Any] | None
     workflow_url: str
@@ -76,10 +76,10 @@ def run_views(
             run=run,
             url=run_url(run.run_id, site),
             took=duration((now if run.status == AgentRunStatus.RUNNING else run.updated_at) - run.created_at),
-            tokens=run.usage.input_tokens + run.usage.output_tokens,
+            tokens=number(run.usage.input_tokens + run.usage.output_tokens),
             grades=_grades(scores.get(run.run_id, [])),
             workflow_run=workflows.get(run.workflow_run_id or ""),
-            workflow_url=RunUrls(run.workflow_run_id, site).page if run.workflow_run_id in workflows else "",
+            workflow_url=RunUrls(run.workflow_run_id or "", site).page if run.workflow_run_id in workflows else "",
         )
         for run in runs
     ]
@@ -92,7 +92,7 @@ def _grades(scores: list[dict[str, Any]]) -> list[Grades]:
     return [
         Grades(
             scorer=scorer,
-            score=found[-1]["score"],
+            score=found[-1]["shown"],
             reason=shorten(found[-1]["why"] or "", _REASON),
             at=found[-1]["created_at"],
             earlier=found[:-1][::-1],
@@ -218,11 +218,11 @@ class ThreadPage:
         read = reads.read_facts(self._using, [thread.pk]).get(thread.pk, reads.ThreadFacts())
         more = gettext("more than %(n)d") % {"n": reads.COUNT_UP_TO}
         facts = [
-            Fact(gettext("Owner"), self._names.get(thread.resource_id, thread.resource_id), thread.resource_id),
+            Fact(gettext("Owner"), name_of(thread.resource_id, self._names), thread.resource_id or ""),
             Fact(gettext("Agent"), read.agent or "—"),
             Fact(gettext("Messages"), more if read.messages is None else str(read.messages)),
             Fact(gettext("Runs"), more if read.runs is None else str(read.runs)),
-            Fact(gettext("Tokens"), more if read.tokens is None else f"{read.tokens:,}"),
+            Fact(gettext("Tokens"), more if read.tokens is None else number(read.tokens)),
             Fact(gettext("Begun"), ago(thread.created_at, self.now), absolute(thread.created_at)),
             Fact(gettext("Last activity"), ago(thread.updated_at, self.now), absolute(thread.updated_at)),
         ]

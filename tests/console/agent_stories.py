@@ -174,8 +174,8 @@ def busy_afternoon(owner: str) -> str:
     storage.save_working_memory(thread.id, "thread", {"order": "A17", "wants": "refund", "mood": ["polite", "sad"]})
     storage.save_working_memory(owner, "resource", {"name": "Ada", "favourite": {"tea": "Sencha"}, "orders": 12})
     at = now() - timedelta(minutes=14)
-    for place, message in enumerate(AgentMessage.everyones.filter(thread_id=thread.id).order_by("created_at", "place")):
-        AgentMessage.everyones.filter(pk=message.pk).update(created_at=at + timedelta(seconds=70 * place))
+    for place, row in enumerate(AgentMessage.everyones.filter(thread_id=thread.id).order_by("created_at", "place")):
+        AgentMessage.everyones.filter(pk=row.pk).update(created_at=at + timedelta(seconds=70 * place))
     AgentRun.everyones.filter(pk=first).update(created_at=at, updated_at=at + timedelta(seconds=9))
     return thread.id
 

@@ -20,7 +20,7 @@ from console.agents.addresses import ThreadUrls, approvals_url
 from console.agents.admin.owned import OwnedRowAdmin
 from console.agents.conversation import Allowance
 from console.agents.inbox import key_of, read_page
-from console.agents.resources import resource_names
+from console.agents.resources import name_of, resource_names
 from console.agents.threadpage import pending_view
 from console.agents.visibility import answerable
 from console.formatting import ago, short_id
@@ -36,6 +36,7 @@ from pikku_storage.db import engine
 from pikku_storage.workflows.models import WorkflowRun
 
 _SOON = timedelta(hours=1)
+_DONE = {ApprovalStatus.APPROVED.value: _("Approved: %(tool)s."), ApprovalStatus.DENIED.value: _("Denied: %(tool)s.")}
 
 
 class AnswerForm(forms.Form):
@@ -111,8 +112,8 @@ class ApprovalAdmin(OwnedRowAdmin):
             "view": pending_view(approval, site=self.admin_site.name, allowance=Allowance()),
             "thread": thread,
             "urls": ThreadUrls(thread["thread_id"], self.admin_site.name),
-            "owner": names.get(thread["thread__resource_id"], thread["thread__resource_id"]),
-            "resolved_by": names.get(approval.resolved_by or "", approval.resolved_by or ""),
+            "owner": name_of(thread["thread__resource_id"], names),
+            "resolved_by": name_of(approval.resolved_by, names),
             "may_answer": may_answer,
             "scope": AGENTS.named("manage"),
             "form": form,
@@ -154,8 +155,7 @@ class ApprovalAdmin(OwnedRowAdmin):
         if is_decided:
             row = AgentApproval(id=call_id, tool_name=approval.tool_name or "")
             self.log_change(request, row, f"{decision}: {reason}" if reason else decision)
-            text = gettext("%(tool)s: %(status)s.") % {"tool": name, "status": state_label(decision)}
-            messages.success(request, text)
+            messages.success(request, str(_DONE[decision]) % {"tool": name})
         else:
             messages.warning(request, self._who_was_faster(rows, call_id, name))
         if request.POST.get("back") == "inbox":
@@ -165,12 +165,12 @@ class ApprovalAdmin(OwnedRowAdmin):
     def _who_was_faster(self, rows: QuerySet[Any], call_id: str, name: str) -> str:
         found = self._read(rows, call_id)
         if found is None or found[0].status == ApprovalStatus.PENDING:
-            return gettext("%(tool)s: nobody is asked any more.") % {"tool": name}
+            return gettext("Too late: nobody asks about %(tool)s any more.") % {"tool": name}
         decided, _thread = found
         if decided.status == ApprovalStatus.EXPIRED or decided.resolved_at is None:
-            return gettext("%(tool)s: the time to answer is over.") % {"tool": name}
+            return gettext("Too late: the time to answer about %(tool)s is over.") % {"tool": name}
         by = decided.resolved_by or ""
-        return gettext("%(tool)s: %(who)s was faster; %(status)s, %(ago)s.") % {
+        return gettext("Too late: %(who)s was faster. %(tool)s is %(status)s, %(ago)s.") % {
             "tool": name,
             "who": resource_names([by]).get(by) or gettext("somebody"),
             "status": state_label(decided.status),

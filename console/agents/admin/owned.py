@@ -31,7 +31,7 @@ class OwnedRowAdmin(EngineRowAdmin):
         """Whose that row is."""
         for name in self.owner_column.split("__"):
             row = getattr(row, name, None)
-        return row
+        return None if row is None else str(row)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """The rows that the caller may see."""

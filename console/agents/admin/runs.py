@@ -26,12 +26,12 @@ from console.agents.admin.filters import (
 )
 from console.agents.admin.owned import OwnedRowAdmin
 from console.agents.lookups import search_runs
-from console.agents.resources import resource_names
+from console.agents.resources import name_of, resource_names
 from console.agents.runpage import RunPage
 from console.agents.tabs import Tab
 from console.agents.visibility import visible
 from console.base import EmptyState
-from console.formatting import duration, short_id, shorten
+from console.formatting import duration, number, short_id, shorten
 from console.gate import WORKFLOWS, has_model_permission
 from console.keyset import KeysetChangeList
 from console.templatetags.pikku_console import pill, since
@@ -81,7 +81,7 @@ class AgentRunAdmin(OwnedRowAdmin):
         "started",
         "took",
         "tokens",
-        "model",
+        "usage_model",
         "why",
     )
     list_display_links = ("agent_name", "short_id")
@@ -103,12 +103,12 @@ class AgentRunAdmin(OwnedRowAdmin):
         threads = AgentThread.everyones.using(self.get_queryset(request).db).filter(
             visible(request).condition("resource_id"), pk__in={row.thread_id for row in rows}
         )
-        titles: dict[str, str] = dict(threads.order_by().values_list("pk", "title")) if rows else {}
+        titles: dict[str, str | None] = dict(threads.order_by().values_list("pk", "title")) if rows else {}
         now = timezone.now()
         for row in rows:
             # A run of one's own may lie in a thread of somebody else.
             title = (titles[row.thread_id] or short_id(row.thread_id)) if row.thread_id in titles else ""
-            row.__dict__["console_facts"] = _RowFacts(names.get(row.resource_id, row.resource_id), title, now)
+            row.__dict__["console_facts"] = _RowFacts(name_of(row.resource_id, names), title, now)
 
     def list_context(self, request: HttpRequest, changes: KeysetChangeList) -> dict[str, Any]:
         """With the tabs."""
@@ -166,12 +166,7 @@ class AgentRunAdmin(OwnedRowAdmin):
         """In and out; each on hover."""
         read, written = run.usage_input_tokens or 0, run.usage_output_tokens or 0
         title = gettext("%(in)d in, %(out)d out") % {"in": read, "out": written}
-        return format_html('<span title="{}">{}</span>', title, f"{read + written:,}")
-
-    @admin.display(description=_("model"), empty_value="—")
-    def model(self, run: AgentRun) -> str | None:
-        """The model that it used."""
-        return run.usage_model or None
+        return format_html('<span title="{}">{}</span>', title, number(read + written))
 
     @admin.display(description=_("why"), empty_value="")
     def why(self, run: AgentRun) -> SafeString | None:

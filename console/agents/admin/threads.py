@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
@@ -30,12 +30,12 @@ from console.agents.admin.filters import (
 )
 from console.agents.admin.owned import OwnedRowAdmin
 from console.agents.lookups import search_threads
-from console.agents.resources import resource_names
+from console.agents.resources import name_of, resource_names
 from console.agents.tabs import Tab, bounded
 from console.agents.threadpage import ThreadPage, place_of
 from console.agents.visibility import answerable, visible
 from console.base import EmptyState
-from console.formatting import short_id, shorten
+from console.formatting import number, short_id, shorten
 from console.gate import WORKFLOWS, has_model_permission
 from console.keyset import KeysetChangeList
 from console.plain import json_file, json_text, plain_text
@@ -66,7 +66,7 @@ class ThreadAdmin(OwnedRowAdmin):
 
     keyset = ("-updated_at", "-id")
     cheap_columns = ("id", "resource_id", "title", "created_at", "updated_at")
-    list_display = ("title_shown", "short_id", "agent", "owner", "message_count", "tokens", "waiting", "last_activity")
+    list_display = ("title_shown", "agent", "owner", "waiting", "last_activity", "message_count", "tokens", "short_id")
     list_display_links = ("title_shown",)
     list_filter = (WaitingFilter, ThreadAgentFilter, ActivityFilter, ResourceFilter)
     search_fields = ("id",)
@@ -86,7 +86,7 @@ class ThreadAdmin(OwnedRowAdmin):
         names = resource_names(row.resource_id for row in rows)
         now = timezone.now()
         for row in rows:
-            owner = names.get(row.resource_id, row.resource_id)
+            owner = name_of(row.resource_id, names)
             row.__dict__["console_facts"] = _RowFacts(facts.get(row.pk, reads.ThreadFacts()), owner, now)
 
     def list_context(self, request: HttpRequest, changes: KeysetChangeList) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class ThreadAdmin(OwnedRowAdmin):
     def tokens(self, thread: AgentThread) -> str:
         """Of all runs, in and out."""
         count = _facts(thread).facts.tokens
-        return "…" if count is None else f"{count:,}"
+        return "…" if count is None else number(count)
 
     @admin.display(description=_("pending"), empty_value="")
     def waiting(self, thread: AgentThread) -> SafeString | None:
@@ -276,7 +276,7 @@ class ThreadAdmin(OwnedRowAdmin):
         if request.method == "POST":
             title = shorten(thread.title or "", _TITLE_SHOWN) or short_id(thread.pk)
             if AgentStorageService(using).delete_thread(thread.pk, by=request.user):
-                self.log_deletions(request, [thread])
+                self.log_deletions(request, cast("QuerySet[Any]", [thread]))
                 messages.success(request, gettext("The thread %(title)s was deleted.") % {"title": title})
             else:
                 messages.warning(request, gettext("Somebody else deleted the thread %(title)s.") % {"title": title})
@@ -284,7 +284,7 @@ class ThreadAdmin(OwnedRowAdmin):
         context = {
             "thread": thread,
             "facts": reads.read_facts(using or "", [thread.pk]).get(thread.pk, reads.ThreadFacts()),
-            "owner": resource_names([thread.resource_id]).get(thread.resource_id, thread.resource_id),
+            "owner": name_of(thread.resource_id, resource_names([thread.resource_id])),
             "most": reads.COUNT_UP_TO,
             "title": gettext("Delete a thread"),
         }

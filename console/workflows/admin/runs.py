@@ -18,6 +18,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
+from console.agents.relations import related_to
 from console.base import EmptyState
 from console.formatting import absolute, ago, duration, short_id, shorten
 from console.keyset import KeysetChangeList
@@ -215,7 +216,12 @@ class RunAdmin(OperatedRunAdmin):
         """The whole page."""
         page = self._page(request, row_id)
         title = f"{page.run.workflow} · {short_id(page.run.id)}"
-        context = {"page": page, "title": title, "operations": self._operations(request, page)}
+        context = {
+            "page": page,
+            "title": title,
+            "operations": self._operations(request, page),
+            **self._agents(request, page),
+        }
         return self.render(request, "workflows/run.html", context)
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -225,7 +231,8 @@ class RunAdmin(OperatedRunAdmin):
         changed = request.GET.get("seen") != reads.read_fingerprint(using, page.run)
         if not changed and "grow" not in request.GET:
             return HttpResponse(status=204)
-        context = {"page": page, "changed": changed, "operations": self._operations(request, page)}
+        operations = self._operations(request, page)
+        context = {"page": page, "changed": changed, "operations": operations, **self._agents(request, page)}
         return self.render(request, "workflows/live.html", context)
 
     def events_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -262,6 +269,10 @@ class RunAdmin(OperatedRunAdmin):
     def _operations(self, request: HttpRequest, page: RunPage) -> list[dict[str, str]]:
         """The buttons, for those who may press them."""
         return page.operations if self.has_operate_permission(request) else []
+
+    def _agents(self, request: HttpRequest, page: RunPage) -> dict[str, Any]:
+        key = page.run.idempotency_key
+        return {"agents": related_to(request, page.run.id, key, site=self.admin_site.name)}
 
     def _page(self, request: HttpRequest, run_id: str) -> RunPage:
         runs = self.visible_rows(request)
