@@ -94,8 +94,9 @@ def test_a_manager_answers(decision: str, told: list[dict[str, Any]]) -> None:
     entry = LogEntry.objects.get()
     assert (entry.object_id, entry.change_message) == (call_id, f"{decision}: as agreed")
     assert told == [{"tool_call_id": call_id, "status": decision, "using": AgentStorageService().using}]
-    (approval,) = AgentStorageService().get_run(AgentToolCall.everyones.get().run_id).pending_approvals or (None,)
-    assert approval is None
+    run = AgentStorageService().get_run(AgentToolCall.everyones.get().run_id or "")
+    assert run is not None
+    assert run.pending_approvals is None
 
 
 def test_owners_answer_their_own_and_nothing_else() -> None:
