@@ -12,7 +12,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from console import formatting
-from console.agents.visibility import waiting_for
 from console.workflows.states import State
 from pikku_storage.agents.statuses import AgentRunStatus, ApprovalStatus
 from pikku_storage.workflows.schedules.policies import ScheduleState
@@ -114,4 +113,7 @@ def admin_list_name(opts: Any) -> str:
 @register.simple_tag(takes_context=True)
 def agent_approvals_waiting(context: Any) -> int:
     """How many approvals of agents wait for the answer of whoever looks, counted up to a thousand and one."""
+    # Only the page of that app asks, and without the app there are no such models.
+    from console.agents.visibility import waiting_for
+
     return waiting_for(context["request"])

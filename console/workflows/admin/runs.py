@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
@@ -18,7 +19,6 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
-from console.agents.relations import related_to
 from console.base import EmptyState
 from console.formatting import absolute, ago, duration, short_id, shorten
 from console.keyset import KeysetChangeList
@@ -271,6 +271,11 @@ class RunAdmin(OperatedRunAdmin):
         return page.operations if self.has_operate_permission(request) else []
 
     def _agents(self, request: HttpRequest, page: RunPage) -> dict[str, Any]:
+        if not apps.is_installed("pikku_storage.agents"):
+            return {}
+        # Without that app there are no such models.
+        from console.agents.relations import related_to
+
         key = page.run.idempotency_key
         return {"agents": related_to(request, page.run.id, key, site=self.admin_site.name)}
 
