@@ -244,8 +244,8 @@ class ThreadPage:
         """What is remembered of the thread and of its owner."""
         found = reads.read_memories(self._using, self.thread.pk, self.thread.resource_id)
         titles = {
-            MemoryScope.THREAD.value: gettext("Working memory of the thread"),
-            MemoryScope.RESOURCE.value: gettext("Working memory of the owner"),
+            MemoryScope.THREAD.value: gettext("Memory of the thread"),
+            MemoryScope.RESOURCE.value: gettext("Memory of the owner"),
         }
         return [
             PayloadView.of(title, found[scope], self.urls.memory(scope))

@@ -131,7 +131,7 @@ def test_without_javascript_it_can_be_answered_and_deleted(viewer: Callable[...,
     thread_id, call_id = waiting("eve")
     page = viewer(javascript=False)
     page.goto(address("agentapproval"))
-    page.get_by_role("link", name="refund").click()
+    page.get_by_role("link", name="refund", exact=True).click()
     page.get_by_label("Reason").fill("no receipt")
     page.get_by_role("button", name="Deny").click()
     page.get_by_text("Denied: refund.").wait_for()
