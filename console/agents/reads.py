@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Left
 
 from console.jsontree import as_text
@@ -75,8 +75,8 @@ def read_facts(using: str, thread_ids: Sequence[str]) -> dict[str, ThreadFacts]:
         .order_by()
         .annotate(
             agent=Subquery(latest),
-            many_messages=_beyond(messages.filter(**of_thread)),
-            many_runs=_beyond(runs.filter(**of_thread)),
+            many_messages=_beyond(messages.filter(**of_thread), *reads.PLACE),
+            many_runs=_beyond(runs.filter(**of_thread), "created_at", "run_id"),
         )
         .values("pk", "agent", "many_messages", "many_runs")
     }
@@ -102,9 +102,13 @@ def read_facts(using: str, thread_ids: Sequence[str]) -> dict[str, ThreadFacts]:
     return found
 
 
-def _beyond(rows: QuerySet[Any]) -> Exists:
-    """Whether there are more than are counted."""
-    return Exists(rows.order_by()[COUNT_UP_TO : COUNT_UP_TO + 1])
+def _beyond(rows: QuerySet[Any], *order: str) -> Subquery:
+    """When the first one was that is not counted any more; null if there are not so many.
+
+    In the order of an index: without one, a database that expects long threads looks for a short one's rows by reading
+    the table.
+    """
+    return Subquery(rows.order_by(*order).values("created_at")[COUNT_UP_TO : COUNT_UP_TO + 1])
 
 
 def _grouped(rows: QuerySet[Any], thread_ids: Sequence[str], **aggregates: Any) -> dict[str, dict[str, Any]]:
