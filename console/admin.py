@@ -2,6 +2,11 @@
 
 from django.apps import apps
 
+from console.access.admin.grants import GrantAdmin
+from console.access.admin.roles import RoleAdmin
+from console.access.admin.scopes import ScopeAdmin
+from console.secrets.admin.credentials import CredentialAdmin
+from console.secrets.admin.secrets import SecretAdmin
 from console.workflows.admin.controls import ControlAdmin
 from console.workflows.admin.runs import RunAdmin
 from console.workflows.admin.schedules import ScheduleAdmin
@@ -11,8 +16,13 @@ from console.workflows.admin.versions import VersionAdmin
 __all__ = [
     "AttemptAdmin",
     "ControlAdmin",
+    "CredentialAdmin",
+    "GrantAdmin",
+    "RoleAdmin",
     "RunAdmin",
     "ScheduleAdmin",
+    "ScopeAdmin",
+    "SecretAdmin",
     "StepAdmin",
     "VersionAdmin",
 ]

@@ -8,8 +8,8 @@ from django.db import connections
 from django.db.models import Q, QuerySet
 
 from console.agents.admin.filters import ran_in
+from console.lookups import id_prefix
 from console.owners import owner_ids_of
-from console.workflows.lookups import id_prefix
 from pikku_storage.access.ownership import Ownership
 from pikku_storage.agents.models import AgentRun, AgentThread, AgentToolCall
 
