@@ -6,6 +6,7 @@ from django.apps import apps
 
 ROOMS = (
     "workflows",
+    "agents",
     "secrets",
     "access",
     "channels",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.utils import timezone
+from django.utils.formats import number_format
 from django.utils.timesince import timesince
 from django.utils.translation import gettext
 
@@ -87,6 +88,11 @@ def clock(moment: datetime) -> str:
 def precise_clock(moment: datetime) -> str:
     """As `clock`, with milliseconds."""
     return f"{clock(moment)}.{moment.microsecond // 1000:03d}"
+
+
+def number(value: int) -> str:
+    """A whole number with its thousands set apart, as the language does it."""
+    return str(number_format(value, force_grouping=True))
 
 
 def short_id(identifier: str) -> str:

@@ -23,10 +23,13 @@ def users_of(owner_ids: Iterable[str | None]) -> QuerySet[Any]:
     keys = []
     for owner_id in {owner_id for owner_id in owner_ids if owner_id}:
         try:
-            keys.append(users._meta.pk.to_python(owner_id))
+            key = users._meta.pk.to_python(owner_id)
+            # A number that is too large for the column is an error in some databases.
+            users._meta.pk.run_validators(key)
         except ValidationError:
             # An id of somebody who is not in this project's user table.
             continue
+        keys.append(key)
     return users._default_manager.filter(pk__in=keys) if keys else users._default_manager.none()
 
 

@@ -1,13 +1,12 @@
-"""What several pages show: facts, payloads, and payloads whole."""
+"""What several pages show: facts and payloads."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.http import HttpResponse
 from django.utils.safestring import SafeString
 
-from console.jsontree import as_text, render_tree, size_of
+from console.jsontree import render_tree, size_of
 from pikku_storage.json import Json
 
 
@@ -35,17 +34,3 @@ class PayloadView:
     def of(cls, title: str, value: Json, url: str, *, changes: bool = False) -> PayloadView:
         """The view of that value."""
         return cls(title=title, tree=render_tree(value), size=size_of(value), url=url, changes=changes)
-
-
-def json_text(value: Json) -> HttpResponse:
-    """A payload, whole, as text that no browser takes for a page."""
-    return plain_text(as_text(value), "application/json")
-
-
-def plain_text(text: str, content_type: str = "text/plain") -> HttpResponse:
-    """A text that no browser takes for a page."""
-    return HttpResponse(
-        text,
-        content_type=f"{content_type}; charset=utf-8",
-        headers={"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"},
-    )

@@ -17,6 +17,7 @@ from console.channels.states import ChannelState
 from console.deployments.states import Liveness
 from console.secrets.keys import KeyStatus
 from console.workflows.states import State
+from pikku_storage.agents.statuses import AgentRunStatus, ApprovalStatus
 from pikku_storage.virtual_users.statuses import RunStatus as VirtualUserRunStatus
 from pikku_storage.webhooks.statuses import DeliveryStatus
 from pikku_storage.workflows.schedules.policies import ScheduleState
@@ -34,6 +35,8 @@ _LABELS: dict[str, Any] = {
     **dict(ScheduleState.choices),
     **dict(VersionStatus.choices),
     **dict(RunStatus.choices),
+    **dict(AgentRunStatus.choices),
+    **dict(ApprovalStatus.choices),
     **dict(KeyStatus.choices),
     "success": _("success"),
     "denied": _("denied"),
@@ -60,6 +63,15 @@ def state_label(state: str) -> str:
 def absolute(moment: datetime | None) -> str:
     """Date, time and zone."""
     return "" if moment is None else formatting.absolute(moment)
+
+
+@register.simple_tag
+def since(moment: datetime | None, now: datetime) -> str:
+    """How long ago; the time on hover."""
+    if moment is None:
+        return ""
+    text = formatting.ago(moment, now)
+    return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), absolute(moment), text)
 
 
 @register.filter
@@ -112,3 +124,12 @@ def url_with_step(run_url: str, step_id: str) -> str:
 def admin_list_name(opts: Any) -> str:
     """The name of the address of a model's list."""
     return f"admin:{opts.app_label}_{opts.model_name}_changelist"
+
+
+@register.simple_tag(takes_context=True)
+def agent_approvals_waiting(context: Any) -> int:
+    """How many approvals of agents wait for the answer of whoever looks, counted up to a thousand and one."""
+    # Only the page of that app asks, and without the app there are no such models.
+    from console.agents.visibility import waiting_for
+
+    return waiting_for(context["request"])

@@ -12,7 +12,6 @@ from pikku_storage.access.ownership import Ownership, SessionScope, resolve_owne
 from pikku_storage.agents import reads
 from pikku_storage.agents.records import AgentRun as Run
 from pikku_storage.agents.records import Approval, FoundApproval, Message, Score, Thread, ThreadTotals
-from pikku_storage.agents.removal import remove_thread
 from pikku_storage.agents.service import AgentStorageService, NewRun, RunChanges
 from pikku_storage.agents.statuses import MemoryScope
 from pikku_storage.async_twins import AsyncTwins
@@ -116,7 +115,7 @@ class AgentAccess(AsyncTwins):
     def delete_thread(self, thread_id: str) -> bool:
         """Delete a thread with all that belongs to it; whether it was there still."""
         self.get_thread(thread_id)
-        return remove_thread(self.using, thread_id)
+        return self._storage.delete_thread(thread_id, by=self.actor)
 
     # -- working memory ------------------------------------------------------------------------------------------------
 
@@ -194,8 +193,10 @@ class AgentAccess(AsyncTwins):
         found = self._storage.find_run_by_tool_call_id(tool_call_id)
         return found if found is not None and self.ownership.covers(found.run.resource_id) else None
 
-    def resolve_approval(self, tool_call_id: str, status: Literal["approved", "denied"]) -> bool:
+    def resolve_approval(
+        self, tool_call_id: str, status: Literal["approved", "denied"], *, reason: str | None = None
+    ) -> bool:
         """Decide an approval in the session's name; `False` also if it is somebody else's. `True` for exactly one."""
         if self.find_run_by_tool_call_id(tool_call_id) is None:
             return False
-        return self._storage.resolve_approval(tool_call_id, status, by=self.actor)
+        return self._storage.resolve_approval(tool_call_id, status, by=self.actor, reason=reason)

@@ -112,6 +112,8 @@ class AgentRun(models.Model):
     usage_input_tokens = models.BigIntegerField(_("input tokens"), default=0)
     usage_output_tokens = models.BigIntegerField(_("output tokens"), default=0)
     usage_model = ExactCharField(_("model"), max_length=NAME_LENGTH, default="")
+    # Ours: the workflow's run in a step of which it was recorded. It may be gone.
+    workflow_run_id = text_id(verbose_name=_("run of the workflow"), null=True)
     created_at = MillisecondDateTimeField(_("created"))
     updated_at = MillisecondDateTimeField(_("updated"))
 
@@ -129,6 +131,10 @@ class AgentRun(models.Model):
             models.Index(fields=("agent_name", "thread"), name="idx_agent_run_agent"),
             models.Index(fields=("resource_id", "created_at", "run_id"), name="idx_agent_run_resource"),
             models.Index(fields=("created_at", "run_id"), name="idx_agent_run_created"),
+            models.Index(fields=("status", "created_at", "run_id"), name="idx_agent_run_status"),
+            SparseIndex(
+                fields=("workflow_run_id", "created_at"), present="workflow_run_id", name="idx_agent_run_workflow"
+            ),
         )
 
     def __str__(self) -> str:
@@ -165,12 +171,13 @@ class AgentToolCall(models.Model):
     display_args = PayloadField(_("arguments, as shown"), null=True)
     created_at = MillisecondDateTimeField(_("created"))
     # Ours: the place among the calls of its message; and when the approval was asked for, until when it waits, and who
-    # decided it when.
+    # decided it when and why.
     place = models.IntegerField(null=True)
     approval_asked_at = MillisecondDateTimeField(_("asked"), null=True)
     approval_expires_at = MillisecondDateTimeField(_("expires"), null=True)
     approval_resolved_at = MillisecondDateTimeField(_("resolved"), null=True)
     approval_resolved_by = text_id(verbose_name=_("resolved by"), null=True)
+    approval_reason = ExactTextField(_("reason"), null=True)
 
     everyones = ToolCallQuerySet.as_manager()
     objects = OwnedManager("thread__resource_id")
@@ -194,6 +201,16 @@ class AgentToolCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tool_name} · {self.id}"
+
+
+class AgentApproval(AgentToolCall):
+    """Ours: a tool call as what somebody is asked to approve. The same rows."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("approval")
+        verbose_name_plural = _("approvals")
+        ordering = ("approval_asked_at", "id")
 
 
 class AgentWorkingMemory(models.Model):

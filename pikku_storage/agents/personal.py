@@ -46,6 +46,11 @@ def export(using: str, owner: Any) -> Iterator[str]:
     yield "]}\n"
 
 
+def export_thread(using: str, thread: Thread) -> str:
+    """A thread as it stands in the document of `export`."""
+    return _text(_whole(using, thread))
+
+
 def erase(using: str, owner: Any) -> Erased:
     """Delete all of it; answers how much there was. After a crash in the middle it is finished by asking again."""
     owner_id = id_of(owner, role="owner")
@@ -106,7 +111,11 @@ def _checkpoints(using: str, thread_id: str) -> list[dict[str, Json]]:
 
 
 def _separated(place: int, row: dict[str, Json]) -> str:
-    return ("" if place == 0 else ", ") + json.dumps(_camel(row), ensure_ascii=False, default=_plain)
+    return ("" if place == 0 else ", ") + _text(row)
+
+
+def _text(row: dict[str, Json]) -> str:
+    return json.dumps(_camel(row), ensure_ascii=False, default=_plain)
 
 
 def _camel(value: Any) -> Any:

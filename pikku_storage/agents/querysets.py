@@ -79,6 +79,7 @@ class ToolCallQuerySet(EngineQuerySet["AgentToolCall"]):
             "approval_status": ApprovalStatus.PENDING,
             "approval_resolved_at": None,
             "approval_resolved_by": None,
+            "approval_reason": None,
         }
         return bool(self.filter(askable, pk=call_id, thread_id=thread_id).update(**asked))
 
@@ -99,10 +100,15 @@ class ToolCallQuerySet(EngineQuerySet["AgentToolCall"]):
             )
         )
 
-    def resolve(self, call_id: str, status: str, *, by: str | None, at: datetime) -> bool:
+    def resolve(self, call_id: str, status: str, *, by: str | None, reason: str | None, at: datetime) -> bool:
         """Decide an approval that waits; `True` for exactly one of all who try."""
         in_time = Q(approval_expires_at__isnull=True) | Q(approval_expires_at__gt=at)
-        decided = {"approval_status": status, "approval_resolved_at": at, "approval_resolved_by": by}
+        decided = {
+            "approval_status": status,
+            "approval_resolved_at": at,
+            "approval_resolved_by": by,
+            "approval_reason": reason,
+        }
         return bool(self.filter(in_time, pk=call_id, approval_status=ApprovalStatus.PENDING).update(**decided))
 
     def expire(self, *, at: datetime) -> int:

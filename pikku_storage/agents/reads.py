@@ -18,7 +18,8 @@ from pikku_storage.db import engine
 
 PAGE = 50
 """How many messages a page has, unless it is said."""
-_PLACE = ("created_at", "place", "id")
+PLACE = ("created_at", "place", "id")
+"""What orders the messages of a thread."""
 # What comes after a row in an order of several columns is an OR, which no database looks up in an index. So each such
 # condition says beside it what holds of the first column in either case, and a page begins where it begins.
 _CALL_COLUMNS = ("id", "message_id", "tool_name", "args", "result")
@@ -69,12 +70,12 @@ def messages(
         rows = rows.filter(created_at__lt=until)
     calls = AgentToolCall.everyones.using(using)
     if last is None and cursor is None:
-        found = list(rows.order_by(*_PLACE).values(*Message.COLUMNS))
+        found = list(rows.order_by(*PLACE).values(*Message.COLUMNS))
         calls = calls.filter(thread_id=thread_id)
     else:
-        seen = None if cursor is None else rows.filter(pk=cursor).values(*_PLACE).first()
-        earlier = rows if seen is None else rows.filter(_before(seen))
-        newest = earlier.order_by(*(f"-{name}" for name in _PLACE)).values(*Message.COLUMNS)
+        seen = None if cursor is None else rows.filter(pk=cursor).values(*PLACE).first()
+        earlier = rows if seen is None else rows.filter(before(seen))
+        newest = earlier.order_by(*(f"-{name}" for name in PLACE)).values(*Message.COLUMNS)
         found = list(newest[: PAGE if last is None else last])[::-1]
         # By the messages alone: told the thread as well, a database may read all calls of the thread.
         calls = calls.filter(message_id__in=[row["id"] for row in found])
@@ -86,9 +87,10 @@ def messages(
     return [message for row in found for message in _with_results(row, of_message.get(row["id"], ()))]
 
 
-def _before(seen: Mapping[str, Any]) -> Q:
-    """What comes before that message. What another program wrote has no place, and comes first in its millisecond."""
-    created_at, place, message_id = (seen[name] for name in _PLACE)
+def before(seen: Mapping[str, Any]) -> Q:
+    """What comes before that message, of which `PLACE` is told. What another program wrote has no place, and comes
+    first in its millisecond."""
+    created_at, place, message_id = (seen[name] for name in PLACE)
     same_time = {"created_at": created_at}
     earlier = Q(created_at__lt=created_at)
     if place is None:
@@ -97,6 +99,18 @@ def _before(seen: Mapping[str, Any]) -> Q:
         earlier |= Q(**same_time, place=place, id__lt=message_id)
         earlier |= Q(**same_time, place__lt=place) | Q(**same_time, place__isnull=True)
     return Q(created_at__lte=created_at) & earlier
+
+
+def after(seen: Mapping[str, Any]) -> Q:
+    """What comes after that message, as `before`."""
+    created_at, place, message_id = (seen[name] for name in PLACE)
+    same_time = {"created_at": created_at}
+    later = Q(created_at__gt=created_at)
+    if place is None:
+        later |= Q(**same_time, place__isnull=True, id__gt=message_id) | Q(**same_time, place__isnull=False)
+    else:
+        later |= Q(**same_time, place=place, id__gt=message_id) | Q(**same_time, place__gt=place)
+    return Q(created_at__gte=created_at) & later
 
 
 def _with_results(row: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> list[Message]:

@@ -87,6 +87,8 @@ class Approval:
     asked_at: datetime | None = None
     resolved_at: datetime | None = None
     resolved_by: str | None = None
+    reason: str | None = None
+    """Why it was decided so, if whoever decided it said why."""
 
     COLUMNS: ClassVar = (
         "id",
@@ -102,6 +104,7 @@ class Approval:
         "approval_expires_at",
         "approval_resolved_at",
         "approval_resolved_by",
+        "approval_reason",
     )
 
     @classmethod
@@ -120,6 +123,7 @@ class Approval:
             expires_at=expires_at,
             resolved_at=row["approval_resolved_at"],
             resolved_by=row["approval_resolved_by"],
+            reason=row["approval_reason"],
             **{name: row[name] for name in names},
         )
 
@@ -141,6 +145,8 @@ class AgentRun:
     pending_approvals: tuple[Approval, ...] | None = None
     created_at: datetime
     updated_at: datetime
+    workflow_run_id: str | None = None
+    """The workflow's run in a step of which it was recorded, if it was in one."""
 
     COLUMNS: ClassVar = (
         "run_id",
@@ -156,6 +162,7 @@ class AgentRun:
         "usage_model",
         "created_at",
         "updated_at",
+        "workflow_run_id",
     )
 
     @classmethod

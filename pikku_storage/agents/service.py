@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal, TypedDict, Unpack
 
 from asgiref.sync import sync_to_async
-from django.db import IntegrityError, router
+from django.db import IntegrityError, router, transaction
 
 from pikku_storage.access.actors import Actor, identity_of
 from pikku_storage.agents import inputs, personal, reads, removal, saving
@@ -18,6 +19,7 @@ from pikku_storage.agents.models import AgentRun, AgentRunScore, AgentThread, Ag
 from pikku_storage.agents.models import AgentWorkingMemory as Memory
 from pikku_storage.agents.records import AgentRun as Run
 from pikku_storage.agents.records import Approval, Erased, FoundApproval, Message, Score, Thread, Usage, WorkingMemory
+from pikku_storage.agents.signals import approval_resolved
 from pikku_storage.agents.statuses import (
     SUSPEND_REASONS,
     AgentRunStatus,
@@ -38,6 +40,7 @@ from pikku_storage.exceptions import (
 )
 from pikku_storage.ids import new_id
 from pikku_storage.json import Json, to_json, to_json_object, to_text
+from pikku_storage.workflows.context import running_step
 
 
 class RunChanges(TypedDict, total=False):
@@ -100,10 +103,13 @@ class AgentStorageService(AsyncTwins):
         rows = self._threads.filter(resource_id=resource_id).order_by("-updated_at", "-id")
         return [Thread(**row) for row in rows.values(*Thread.COLUMNS)]
 
-    def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with its messages, tool calls, runs, scores and working memory; nothing if there is none.
-        After a crash in the middle it is deleted by asking again."""
-        removal.remove_thread(self.using, thread_id)
+    def delete_thread(self, thread_id: str, *, by: Any = None) -> bool:
+        """Delete a thread with its messages, tool calls, runs, scores and working memory; whether there was one. It is
+        audited with who deleted it, `by`. After a crash in the middle it is deleted by asking again."""
+        removed = removal.remove_thread(self.using, thread_id)
+        if removed:
+            self._audit("agent.thread.deleted", identity_of(by), {"threadId": thread_id})
+        return removed
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -163,7 +169,7 @@ class AgentStorageService(AsyncTwins):
 
     def create_run(self, run: NewRun | Mapping[str, Any] | None = None, /, **fields: Unpack[NewRun]) -> str:
         """Record a run, and ask for the approvals that it waits for; answers with its id. The run is a mapping with the
-        contract's names or ours, or keywords.
+        contract's names or ours, or keywords. Inside a step of a workflow, the workflow's run is kept with it.
 
         A tool call that is none of the thread's is ignored. Raises `ThreadNotFoundError`, `AgentInputError` and
         `PayloadError`.
@@ -178,6 +184,7 @@ class AgentStorageService(AsyncTwins):
             "run_id": new_id(),
             "status": AgentRunStatus.RUNNING.value,
             **_columns(Usage()),
+            "workflow_run_id": _workflow_run_id(),
             "created_at": at,
             "updated_at": at,
             **_run_values(given),
@@ -220,16 +227,36 @@ class AgentStorageService(AsyncTwins):
 
     # -- approvals -----------------------------------------------------------------------------------------------------
 
-    def resolve_approval(self, tool_call_id: str, status: Literal["approved", "denied"], *, by: Any = None) -> bool:
+    def resolve_approval(
+        self,
+        tool_call_id: str,
+        status: Literal["approved", "denied"],
+        *,
+        by: Any = None,
+        reason: str | None = None,
+    ) -> bool:
         """Decide an approval that waits: `True` for exactly one of all who try, `False` for the others, and for one
-        that is not waiting, has expired or does not exist. It is audited with who decided, `by`."""
+        that is not waiting, has expired or does not exist. The `reason` is kept with it; an empty one is none. It is
+        audited with who decided, `by`, and the signal `approval_resolved` is sent once it is committed. Raises
+        `PayloadError` for a reason that cannot be stored."""
         status = inputs.one_of(  # type: ignore[assignment]
             status, [ApprovalStatus.APPROVED.value, ApprovalStatus.DENIED.value], name="status"
         )
         actor = identity_of(by)
-        resolved = bool(self._calls.resolve(tool_call_id, status, by=actor.user_id, at=self._engine.now()))
+        reason = str(to_json(reason, root="$reason")) if reason else None
+        resolved = bool(
+            self._calls.resolve(tool_call_id, status, by=actor.user_id, reason=reason, at=self._engine.now())
+        )
         if resolved:
-            self._audit(actor, tool_call_id, status)
+            self._audit("agent.approval.resolved", actor, {"toolCallId": tool_call_id, "decision": status})
+            told = partial(
+                approval_resolved.send_robust,
+                sender=type(self),
+                tool_call_id=tool_call_id,
+                status=status,
+                using=self.using,
+            )
+            transaction.on_commit(told, using=self.using)
         return resolved
 
     def find_run_by_tool_call_id(self, tool_call_id: str) -> FoundApproval | None:
@@ -294,6 +321,11 @@ class AgentStorageService(AsyncTwins):
 
     # -- upkeep --------------------------------------------------------------------------------------------------------
 
+    def export_thread(self, thread_id: str) -> str:
+        """A thread with all that belongs to it, as a JSON document; see `personal.export_thread`. Raises
+        `ThreadNotFoundError`."""
+        return personal.export_thread(self.using, self.get_thread(thread_id))
+
     def export_user(self, owner: Any) -> Iterator[str]:
         """All that belongs to a user or an organisation, as one JSON document in pieces; see `personal.export`."""
         return personal.export(self.using, owner)
@@ -308,12 +340,8 @@ class AgentStorageService(AsyncTwins):
         """Delete all that belongs to a user or an organisation, and their id from what they decided; answers how much
         there was. It is audited. After a crash in the middle it is finished by asking again."""
         erased = personal.erase(self.using, owner)
-        metadata: dict[str, Json] = {"threads": erased.threads, "memories": erased.memories}
-        record(
-            AuditEvent(
-                type="agent.user.erased", outcome="success", actor=identity_of(by), wire_type="agent", metadata=metadata
-            )
-        )
+        counts: dict[str, Json] = {"threads": erased.threads, "memories": erased.memories}
+        self._audit("agent.user.erased", identity_of(by), counts)
         return erased
 
     def prune_threads(self, older_than: Duration, *, agent_name: str | None = None, dry_run: bool = False) -> int:
@@ -362,16 +390,13 @@ class AgentStorageService(AsyncTwins):
             }
             self._calls.ask(thread_id, approval.tool_call_id, values)
 
-    def _audit(self, actor: Actor, tool_call_id: str, status: str) -> None:
-        record(
-            AuditEvent(
-                type="agent.approval.resolved",
-                outcome="success",
-                actor=actor,
-                wire_type="agent",
-                metadata={"toolCallId": tool_call_id, "decision": status},
-            )
-        )
+    def _audit(self, kind: str, actor: Actor, metadata: dict[str, Json]) -> None:
+        record(AuditEvent(type=kind, outcome="success", actor=actor, wire_type="agent", metadata=metadata))
+
+
+def _workflow_run_id() -> str | None:
+    step = running_step.get(None)
+    return None if step is None else step.run_id
 
 
 def _scope(scope: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models.functions import Cast, Left
 
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import cut
@@ -58,6 +59,11 @@ class Engine(ABC):
         """The condition that at least one of `rows` refers to a row by that column. A page in some other order then
         looks at one row after the other until it is full, and need not find everything first."""
         return models.Q(models.Exists(rows.filter(**{column: models.OuterRef("pk")})))
+
+    def json_beginning(self, column: str, length: int) -> Any:
+        """The expression for the first characters of a JSON column as text, so that no more of a large value is sent;
+        `None` on an engine that cannot cut one, where the column is read as it is."""
+        return Left(Cast(column, models.TextField()), length)
 
     def prepare(self, *tables: type[models.Model]) -> None:  # noqa: B027 - most engines need nothing
         """Make what these tables need beside their migrations; again after every `migrate`."""

@@ -102,6 +102,10 @@ class MongodbEngine(Engine):
         """See `Engine.referred_to`."""
         return models.Q(pk__in=list(rows.order_by().values_list(column, flat=True).distinct()))
 
+    def json_beginning(self, column: str, length: int) -> Any:
+        """See `Engine.json_beginning`: a document is no text that could be cut."""
+        return None
+
     def apply(self, first: Operation, *rest: Operation, durable: bool = True) -> tuple[int, ...]:
         """See `Engine.apply`. `durable` makes no difference: the write concern is the connection's."""
         if any(isinstance(operation, Guard) for operation in rest) or (isinstance(first, Guard) and not rest):

@@ -51,7 +51,7 @@ def homeless(settings: Settings) -> AgentMemory:
 def archive(settings: Settings) -> Iterator[str]:
     """Another database, for the agent of that name."""
     settings.PIKKU_STORAGE = {**settings.PIKKU_STORAGE, "AGENT_DATABASES": {"archivist": MIRROR}}
-    models = list(apps.get_app_config("pikku_agents").get_models())
+    models = [model for model in apps.get_app_config("pikku_agents").get_models() if not model._meta.proxy]
     with connections[MIRROR].schema_editor() as editor:
         for model in models:
             editor.create_model(model)

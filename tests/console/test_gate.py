@@ -56,7 +56,10 @@ class Address:
 
     def url(self, rows: Mapping[str, Rows], *, object_id: str | None = None) -> str:
         kwargs = dict(self.room.params.get(self.name, {}))
-        kwargs = {key: quote(rows[value].own) if value in rows else value for key, value in kwargs.items()}
+        # What lies in a foreign row is foreign.
+        is_foreign = object_id is not None and object_id == rows[self.model].foreign
+        parts = {name: row.foreign if is_foreign else row.own for name, row in rows.items()}
+        kwargs = {key: quote(parts[value]) if value in parts else value for key, value in kwargs.items()}
         if not self.is_list:
             kwargs["object_id"] = quote(rows[self.model].own if object_id is None else object_id)
         return reverse(f"admin:{self.name}", kwargs=kwargs)

@@ -315,8 +315,8 @@ def test_a_page_costs_the_same_however_long_the_run(
     root_client: Client, steps: int, django_assert_num_queries: Callable[..., Any]
 ) -> None:
     run_id = many_steps(steps)
-    # Session, user; run, steps, attempts; owner, relations; payloads; the opened step and its attempts.
-    with django_assert_num_queries(10):
+    # Session, user; run, steps, attempts; owner, relations, agents; payloads; the opened step and its attempts.
+    with django_assert_num_queries(11):
         page_of(root_client, run_id)
     step_id = WorkflowStep.objects.filter(run_id=run_id).values_list("pk", flat=True)[0]
     with django_assert_num_queries(5):

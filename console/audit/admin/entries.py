@@ -28,7 +28,8 @@ from console.formatting import absolute, ago
 from console.gate import AUDIT
 from console.keyset import KeysetChangeList
 from console.owners import owner_ids_of
-from console.parts import Fact, PayloadView, plain_text
+from console.parts import Fact, PayloadView
+from console.plain import plain_text
 from console.templatetags.pikku_console import pill
 from pikku_storage import auditing
 from pikku_storage.audit.models import AuditEntry

@@ -27,7 +27,8 @@ from console.gate import CHANNELS
 from console.keyset import KeysetChangeList
 from console.operations import OperatedRowAdmin, RowOperation
 from console.owners import owner_ids_of, owner_names
-from console.parts import Fact, PayloadView, json_text
+from console.parts import Fact, PayloadView
+from console.plain import json_text
 from console.templatetags.pikku_console import pill
 from pikku_storage.channels.models import Channel
 from pikku_storage.channels.querysets import CLOSING

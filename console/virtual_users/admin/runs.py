@@ -22,7 +22,8 @@ from console.filters import PeriodFilter
 from console.formatting import absolute, ago, duration, short_id, shorten
 from console.gate import VIRTUAL_USERS
 from console.keyset import KeysetChangeList
-from console.parts import Fact, PayloadView, json_text
+from console.parts import Fact, PayloadView
+from console.plain import json_text
 from console.templatetags.pikku_console import pill
 from console.virtual_users.reads import read_steps, read_totals
 from pikku_storage.virtual_users.models import VirtualUserRun, VirtualUserRunStep

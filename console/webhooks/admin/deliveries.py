@@ -23,7 +23,8 @@ from console.formatting import absolute, ago, duration, shorten
 from console.gate import WEBHOOKS
 from console.keyset import KeysetChangeList
 from console.operations import OperatedRowAdmin, RowOperation
-from console.parts import Fact, PayloadView, plain_text
+from console.parts import Fact, PayloadView
+from console.plain import plain_text
 from console.tabs import status_tabs
 from console.templatetags.pikku_console import pill
 from console.webhooks.reads import LastAnswer, read_attempts, read_last_answers

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
@@ -22,7 +23,7 @@ from console.base import EmptyState
 from console.formatting import absolute, ago, duration, short_id, shorten
 from console.keyset import KeysetChangeList
 from console.owners import owner_names
-from console.parts import json_text
+from console.plain import json_text
 from console.tabs import status_tabs
 from console.templatetags.pikku_console import pill
 from console.workflows import reads
@@ -190,7 +191,12 @@ class RunAdmin(OperatedRunAdmin):
         """The whole page."""
         page = self._page(request, row_id)
         title = f"{page.run.workflow} · {short_id(page.run.id)}"
-        context = {"page": page, "title": title, "operations": self._operations(request, page)}
+        context = {
+            "page": page,
+            "title": title,
+            "operations": self._operations(request, page),
+            **self._agents(request, page),
+        }
         return self.render(request, "workflows/run.html", context)
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -200,7 +206,8 @@ class RunAdmin(OperatedRunAdmin):
         changed = request.GET.get("seen") != reads.read_fingerprint(using, page.run)
         if not changed and "grow" not in request.GET:
             return HttpResponse(status=204)
-        context = {"page": page, "changed": changed, "operations": self._operations(request, page)}
+        operations = self._operations(request, page)
+        context = {"page": page, "changed": changed, "operations": operations, **self._agents(request, page)}
         return self.render(request, "workflows/live.html", context)
 
     def events_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -237,6 +244,15 @@ class RunAdmin(OperatedRunAdmin):
     def _operations(self, request: HttpRequest, page: RunPage) -> list[dict[str, str]]:
         """The buttons, for those who may press them."""
         return page.operations if self.has_operate_permission(request) else []
+
+    def _agents(self, request: HttpRequest, page: RunPage) -> dict[str, Any]:
+        if not apps.is_installed("pikku_storage.agents"):
+            return {}
+        # Without that app there are no such models.
+        from console.agents.relations import related_to
+
+        key = page.run.idempotency_key
+        return {"agents": related_to(request, page.run.id, key, site=self.admin_site.name)}
 
     def _page(self, request: HttpRequest, run_id: str) -> RunPage:
         runs = self.visible_rows(request)
