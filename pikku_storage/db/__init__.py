@@ -15,6 +15,7 @@ from pikku_storage.db import documents  # noqa: F401 - names our models on Mongo
 from pikku_storage.db.base import Engine
 
 _ENGINES = {
+    "djongo": "pikku_storage.db.djongo.DjongoEngine",
     "mysql": "pikku_storage.db.mysql.MysqlEngine",
     "sqlite": "pikku_storage.db.sqlite.SqliteEngine",
     "postgresql": "pikku_storage.db.postgresql.PostgresqlEngine",

@@ -16,7 +16,8 @@ from django.db.models.signals import class_prepared
 
 from pikku_storage.conf import APP_LABELS, settings
 
-VENDOR = "mongodb"
+VENDORS = frozenset({"mongodb", "djongo"})
+"""Vendors whose databases hold documents."""
 CAMEL_CASE = frozenset({"pikku_access", "pikku_agents", "pikku_channels", "pikku_deployments", "pikku_secrets"})
 """Labels of the apps whose fields are named in camel case."""
 COLLECTIONS = {"pikku_user_sessions": "pikkuUserSessions"}
@@ -26,7 +27,7 @@ _WORD = re.compile("_([a-z])")
 
 def are_kept_in(alias: str) -> bool:
     """Whether the database of that alias holds documents."""
-    return bool(connections[alias].vendor == VENDOR)
+    return bool(connections[alias].vendor in VENDORS)
 
 
 def _name(sender: type[models.Model], **kwargs: Any) -> None:

@@ -1,0 +1,65 @@
+"""SQL of the kind that djongo reads."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+from django.core.exceptions import EmptyResultSet
+from django.db import NotSupportedError
+from django.db.models import Count, Value
+from django.db.models.expressions import Star
+from django.db.models.sql import Query, compiler
+from django.db.models.sql.compiler import PositionRef
+from django.db.models.sql.constants import MULTI, SINGLE
+
+class SQLCompiler(compiler.SQLCompiler):
+    """See the module."""
+
+    def compile(self, node: Any) -> Any:
+        """An order by the place of a column names the column. A subquery is asked first, and stands as what it
+        found."""
+        if isinstance(node, PositionRef):
+            return self.compile(node.source) if not node.refs else (self.connection.ops.quote_name(node.refs), ())
+        return self._found(node) if isinstance(node, Query) else super().compile(node)
+
+    def _found(self, query: Query) -> tuple[str, list[Any]]:
+        rows = query.get_compiler(self.using).execute_sql(MULTI)
+        found = [row[0] for row in chain.from_iterable(rows or ())]
+        if not found:
+            raise EmptyResultSet
+        return f"({', '.join(['%s'] * len(found))})", found
+
+    def get_select(self, *args: Any, **kwargs: Any) -> Any:
+        """A number, as `exists()` asks for, stands in brackets."""
+        select, *others = super().get_select(*args, **kwargs)
+        plain = [
+            (node, (f"({int(node.value)})", ()) if isinstance(node, Value) else sql, alias)
+            for node, sql, alias in select
+        ]
+        return plain, *others
+
+
+class SQLInsertCompiler(compiler.SQLInsertCompiler, SQLCompiler):
+    """See the module."""
+
+
+class SQLDeleteCompiler(compiler.SQLDeleteCompiler, SQLCompiler):
+    """See the module."""
+
+
+class SQLUpdateCompiler(compiler.SQLUpdateCompiler, SQLCompiler):
+    """See the module."""
+
+
+class SQLAggregateCompiler(compiler.SQLAggregateCompiler, SQLCompiler):
+    """Counts what is distinct, or a slice: there is no SELECT from a SELECT, so the rows are fetched."""
+
+    def execute_sql(self, result_type: str = SINGLE, *args: Any, **kwargs: Any) -> Any:
+        """See `SQLCompiler.execute_sql`."""
+        asked = list(self.query.annotation_select.values())
+        if not all(isinstance(each, Count) and isinstance(each.source_expressions[0], Star) for each in asked):
+            raise NotSupportedError("djongo can count rows of a subquery, and nothing else")
+        rows = self.query.inner_query.get_compiler(self.using, elide_empty=self.elide_empty).execute_sql(MULTI)
+        count = sum(1 for _ in chain.from_iterable(rows or ()))
+        return (count,) * len(asked)
