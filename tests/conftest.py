@@ -18,9 +18,8 @@ from django.db.utils import ConnectionHandler
 from django.test import override_settings
 from pytest_django import DjangoDbBlocker, Settings
 
-from example_project.databases import PIKKU
+from example_project.databases import DJONGO_ENGINE, PIKKU
 from pikku_storage.crypto import envelope
-from pikku_storage.db.documents import VENDORS
 from pikku_storage.workflows import mirroring
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
 from pikku_storage.workflows.schedules import synchronising
@@ -121,8 +120,8 @@ def _url_of(connection: BaseDatabaseWrapper) -> str:
     database = connection.settings_dict
     if connection.vendor == "sqlite":
         return f"sqlite:///{database['NAME']}"
-    if connection.vendor in VENDORS:
-        scheme = "djongo" if connection.vendor == "djongo" else urlsplit(database["HOST"]).scheme
+    if connection.vendor == "mongodb":
+        scheme = "djongo" if database["ENGINE"] == DJONGO_ENGINE else urlsplit(database["HOST"]).scheme
         return str(urlunsplit(urlsplit(database["HOST"])._replace(scheme=scheme, path=f"/{database['NAME']}")))
     scheme, port = ("mysql", 3306) if connection.vendor == "mysql" else ("postgres", 5432)
     login = ":".join(filter(None, [database["USER"], database["PASSWORD"]]))

@@ -6,6 +6,7 @@ most of them. What is left to it are the reads of the ORM.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +16,11 @@ from django.db import models
 from pikku_storage.db.fields import PayloadField, field_of
 from pikku_storage.db.mongodb import Document, MongodbEngine, _translated
 from pikku_storage.db.operations import Conditions
+from pikku_storage.db.parts import Part, Parts
 
 
 class DjongoEngine(MongodbEngine):
     """See the module."""
-
-    uniques_are_partial = False
 
     def read(
         self,
@@ -47,6 +47,40 @@ class DjongoEngine(MongodbEngine):
                     row |= {f"{key}__{name}": value for name, value in other.items()}
         return rows
 
+    def read_parts(
+        self,
+        model: type[models.Model],
+        where: Conditions,
+        columns: Sequence[str],
+        parts: Parts,
+        *,
+        order_by: Sequence[str] = (),
+    ) -> list[dict[str, Any]]:
+        """See `Engine.read_parts`: a path is projected, and conditions are looked at here."""
+        of_parts = [part for each in parts.values() for part in each]
+        own = {*columns, *(name for part in of_parts for name in part.where)}
+        projection = {_column(model, name): 1 for name in own}
+        projection |= {f"{_column(model, part.column)}.{part.key}": 1 for part in of_parts}
+        order = [(_column(model, name), 1) for name in order_by]
+        with _translated():
+            found = self._call(model._meta.db_table, "find", self._filter(model, where), projection, sort=order or None)
+            return [
+                {
+                    **self._row(model, document, columns),
+                    **{name: self._part(model, document, each) for name, each in parts.items()},
+                }
+                for document in found
+            ]
+
+    def _part(self, model: type[models.Model], document: Document, parts: Sequence[Part]) -> str | None:
+        for part in parts:
+            if all(
+                document.get(_column(model, name)) == self._value(model, name, value)
+                for name, value in part.where.items()
+            ):
+                return _text(document.get(_column(model, part.column)), part)
+        return None
+
     def _find(
         self, model: type[models.Model], where: Document, columns: Sequence[str], **options: Any
     ) -> list[Document]:
@@ -69,6 +103,12 @@ class DjongoEngine(MongodbEngine):
 
 def _column(model: type[models.Model], name: str) -> str:
     return str(field_of(model, name).column)
+
+
+def _text(payload: Any, part: Part) -> str | None:
+    value = payload.get(part.key) if isinstance(payload, dict) else None
+    text = value if value is None or isinstance(value, str) else json.dumps(value)
+    return text if text is None else text[: part.most]
 
 
 def _by_table(columns: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:

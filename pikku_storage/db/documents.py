@@ -16,8 +16,7 @@ from django.db.models.signals import class_prepared
 
 from pikku_storage.conf import APP_LABELS, settings
 
-VENDORS = frozenset({"mongodb", "djongo"})
-"""Vendors whose databases hold documents."""
+VENDOR = "mongodb"
 CAMEL_CASE = frozenset({"pikku_access", "pikku_agents", "pikku_channels", "pikku_deployments", "pikku_secrets"})
 """Labels of the apps whose fields are named in camel case."""
 COLLECTIONS = {"pikku_user_sessions": "pikkuUserSessions"}
@@ -27,7 +26,7 @@ _WORD = re.compile("_([a-z])")
 
 def are_kept_in(alias: str) -> bool:
     """Whether the database of that alias holds documents."""
-    return bool(connections[alias].vendor in VENDORS)
+    return bool(connections[alias].vendor == VENDOR)
 
 
 def _name(sender: type[models.Model], **kwargs: Any) -> None:

@@ -74,9 +74,6 @@ Document: TypeAlias = dict[str, Any]
 class MongodbEngine(Engine):
     """One document at a time; see the module."""
 
-    uniques_are_partial = True
-    """Whether no read can use the index of a unique constraint, as django-mongodb-backend makes them."""
-
     @property
     def connection(self) -> Any:
         """See `Engine.connection`: the backend's own, which has more than Django's interface."""
@@ -151,13 +148,13 @@ class MongodbEngine(Engine):
     def prepare(self, *tables: type[models.Model]) -> None:
         """See `Engine.prepare`: indexes that a migration cannot state.
 
-        What follows must be found, and so must be what is unique.
+        What follows must be found, and django-mongodb-backend's unique indexes are partial, so no read can use them.
         """
         with _translated():
             for model in tables:
                 collection: Collection[Document] = Collection(self.connection.database, model._meta.db_table)
                 collection.create_index([(f"{FOLLOWS}.at", 1)], name="pikku_follows", sparse=True)
-                for constraint in model._meta.total_unique_constraints if self.uniques_are_partial else ():
+                for constraint in model._meta.total_unique_constraints:
                     keys = [(_column(model, name), 1) for name in constraint.fields]
                     collection.create_index(keys, name=f"{constraint.name}_read")
 

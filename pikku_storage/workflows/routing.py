@@ -78,5 +78,5 @@ def _close_obsolete_connections(**kwargs: object) -> None:
 def _leave_clients_to_the_parent(**kwargs: object) -> None:
     """A client of MongoDB that was made before the fork is the parent's."""
     for connection in connections.all(initialized_only=True):
-        if connection.vendor in documents.VENDORS:
+        if connection.vendor == documents.VENDOR:
             connection.close_pool()  # type: ignore[attr-defined]

@@ -48,7 +48,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
         "SmallAutoField": "int",
     }
     data_types_suffix = {**base.DatabaseWrapper.data_types_suffix, "SmallAutoField": "AUTOINCREMENT"}
+    # The server and the documents are the same, and what is said of the one holds for the other.
+    vendor = "mongodb"
     display_name = "MongoDB through djongo"
+    pikku_engine = "djongo"
     SchemaEditorClass = DatabaseSchemaEditor
     creation_class = DatabaseCreation
     features_class = DatabaseFeatures

@@ -8,10 +8,11 @@ from typing import Any
 from django.core.exceptions import EmptyResultSet
 from django.db import NotSupportedError
 from django.db.models import Count, Value
-from django.db.models.expressions import Star
+from django.db.models.expressions import Col, Star
 from django.db.models.sql import Query, compiler
 from django.db.models.sql.compiler import PositionRef
 from django.db.models.sql.constants import MULTI, SINGLE
+
 
 class SQLCompiler(compiler.SQLCompiler):
     """See the module."""
@@ -20,7 +21,9 @@ class SQLCompiler(compiler.SQLCompiler):
         """An order by the place of a column names the column. A subquery is asked first, and stands as what it
         found."""
         if isinstance(node, PositionRef):
-            return self.compile(node.source) if not node.refs else (self.connection.ops.quote_name(node.refs), ())
+            # What is computed has a name of its own, and only that.
+            is_column = isinstance(node.source, Col)
+            return self.compile(node.source) if is_column else (self.connection.ops.quote_name(node.refs), ())
         return self._found(node) if isinstance(node, Query) else super().compile(node)
 
     def _found(self, query: Query) -> tuple[str, list[Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from djongo.sql2mongo import converters, operators, query
+from djongo.sql2mongo import operators, query
 
 _TOKEN = re.compile(r"\\(.)|(%)|(_)|([^\\%_]+|\\)", re.DOTALL)
 
