@@ -17,42 +17,45 @@ _DUPLICATE_KEY = 11000
 class Cursor(cursor.Cursor):
     """Runs SQL that djongo translates. What it cannot translate raises `NotSupportedError`."""
 
+    _sql = ""
+
     def execute(self, sql: str, params: Any = None) -> None:
         """See the database API."""
-        _translated(lambda: super(Cursor, self).execute(sql, params))
+        self._sql = sql
+        self._translated(lambda: super(Cursor, self).execute(sql, params))
 
     def fetchone(self) -> Any:
         """See the database API."""
-        return _translated(super().fetchone)
+        return self._translated(super().fetchone)
 
     def fetchmany(self, size: int = 1) -> list[Any]:
         """See the database API."""
-        return _translated(lambda: super(Cursor, self).fetchmany(size))
+        return self._translated(lambda: super(Cursor, self).fetchmany(size))
 
     def fetchall(self) -> list[Any]:
         """See the database API."""
-        return _translated(super().fetchall)
+        return self._translated(super().fetchall)
 
     def close(self) -> None:
         """See the database API. What djongo closes is what it counted the rows of, which may be gone."""
 
+    def _translated(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except (database.DatabaseError, SQLDecodeError, PyMongoError) as error:
+            told = next((each for each in _causes(error) if isinstance(each, PyMongoError)), None)
+            # djongo's own errors tell the parameters, which are nobody's business.
+            raise (self._refused() if told is None else _as_told(told)) from told
 
-def _translated(call: Callable[[], T]) -> T:
-    try:
-        return call()
-    except (database.DatabaseError, SQLDecodeError, PyMongoError) as error:
-        raise _as_told(error) from error
+    def _refused(self) -> Exception:
+        return database.NotSupportedError(f"djongo cannot translate this: {self._sql}")
 
 
-def _as_told(error: BaseException) -> Exception:
-    told = next((each for each in _causes(error) if isinstance(each, PyMongoError)), None)
-    if told is None:
-        text = next((str(each) for each in _causes(error) if str(each)), "")
-        return database.NotSupportedError(f"djongo cannot do this: {text}")
-    if isinstance(told, DuplicateKeyError) or (isinstance(told, BulkWriteError) and _is_duplicate(told)):
-        return database.IntegrityError(str(told))
-    is_away = isinstance(told, ConnectionFailure)
-    return (database.OperationalError if is_away else database.DatabaseError)(str(told))
+def _as_told(error: PyMongoError) -> Exception:
+    if isinstance(error, DuplicateKeyError) or (isinstance(error, BulkWriteError) and _is_duplicate(error)):
+        return database.IntegrityError(str(error))
+    is_away = isinstance(error, ConnectionFailure)
+    return (database.OperationalError if is_away else database.DatabaseError)(str(error))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
