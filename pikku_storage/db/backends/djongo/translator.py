@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
+import sqlparse
+from djongo import cursor
 from djongo.sql2mongo import operators, query
 
 _TOKEN = re.compile(r"\\(.)|(%)|(_)|([^\\%_]+|\\)", re.DOTALL)
@@ -74,6 +77,20 @@ class Update(query.UpdateQuery):
         self.kwargs.setdefault("filter", {})
 
 
+class Translated(query.Query):
+    """Parses a text once. Most of the time that djongo takes goes into that, and Django has few texts."""
+
+    def parse(self) -> Any:
+        """See `Query.parse`. The condition that is a column, which djongo looks for here, is never written."""
+        statement = _parsed(self._sql)
+        return self.FUNC_MAP[statement.get_type()](self, statement)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(sql: str) -> Any:
+    return sqlparse.parse(sql)[0]
+
+
 def _say_nothing(feature: str | None = None, message: str | None = None) -> None:
     pass
 
@@ -84,5 +101,6 @@ def install() -> None:
     operators.CmpOp = Comparison
     query.SelectQuery = Select
     query.UpdateQuery = Update
+    cursor.Query = Translated
     # It would tell whoever migrates, on standard output, about constraints that `schema` sees to.
     query.print_warn = _say_nothing
