@@ -212,9 +212,7 @@ def test_sqlite_with_deferred_transactions_is_a_warning(monkeypatch: pytest.Monk
 def test_a_database_without_an_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections["default"], "vendor", "oracle")
 
-    with pytest.raises(
-        ImproperlyConfigured, match="no engine for 'oracle'; it runs on djongo, mongodb, mysql"
-    ):
+    with pytest.raises(ImproperlyConfigured, match="no engine for 'oracle'; it runs on djongo, mongodb, mysql"):
         engine("default")
 
 

@@ -12,6 +12,9 @@ from django.db.models.expressions import Col, Star
 from django.db.models.sql import Query, compiler
 from django.db.models.sql.compiler import PositionRef
 from django.db.models.sql.constants import MULTI, SINGLE
+from django.db.models.sql.where import AND, OR, WhereNode
+
+_OPPOSITES = {AND: OR, OR: AND}
 
 
 class SQLCompiler(compiler.SQLCompiler):
@@ -19,12 +22,14 @@ class SQLCompiler(compiler.SQLCompiler):
 
     def compile(self, node: Any) -> Any:
         """An order by the place of a column names the column. A subquery is asked first, and stands as what it
-        found."""
+        found. What is denied are single comparisons."""
         if isinstance(node, PositionRef):
             # What is computed has a name of its own, and only that.
             is_column = isinstance(node.source, Col)
             return self.compile(node.source) if is_column else (self.connection.ops.quote_name(node.refs), ())
-        return self._found(node) if isinstance(node, Query) else super().compile(node)
+        if isinstance(node, Query):
+            return self._found(node)
+        return super().compile(_without_brackets(node) if isinstance(node, WhereNode) and node.negated else node)
 
     def _found(self, query: Query) -> tuple[str, list[Any]]:
         rows = query.get_compiler(self.using).execute_sql(MULTI)
@@ -41,6 +46,19 @@ class SQLCompiler(compiler.SQLCompiler):
             for node, sql, alias in select
         ]
         return plain, *others
+
+
+def _without_brackets(node: Any, *, is_denied: bool = False) -> Any:
+    """The same condition without NOT before a bracket, which djongo refuses or gets wrong, by De Morgan's laws."""
+    if not isinstance(node, WhereNode):
+        return WhereNode([node], negated=True) if is_denied else node
+    is_denied = is_denied is not node.negated
+    if node.connector not in _OPPOSITES:
+        raise NotSupportedError("djongo has no XOR")
+    connector = _OPPOSITES[node.connector] if is_denied else node.connector
+    if len(node.children) == 1 and not isinstance(node.children[0], WhereNode):
+        return WhereNode(node.children, negated=is_denied)
+    return WhereNode([_without_brackets(child, is_denied=is_denied) for child in node.children], connector)
 
 
 class SQLInsertCompiler(compiler.SQLInsertCompiler, SQLCompiler):
