@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.db import IntegrityError, NotSupportedError, OperationalError, models, transaction
 from django.db.models import Count, Exists, F, OuterRef, Q
 from django.db.models.functions import TruncYear
+from hypothesis import given, settings, strategies
 
 from example_project.databases import DJONGO_ENGINE
 from pikku_storage.db import engine
@@ -135,6 +137,61 @@ def test_what_it_cannot_do_is_refused(two_runs: None, ask: Any) -> None:
         ask()
     assert "secret" not in str(caught.value), "parameters are nobody's business"
     assert list(WorkflowRun.objects.order_by("id").values()) == before
+
+
+LEAVES: dict[str, tuple[Q, Callable[[Any], bool]]] = {
+    "status": (Q(status="running"), lambda run: run.status == "running"),
+    "status in": (Q(status__in=["failed", "none"]), lambda run: run.status in {"failed", "none"}),
+    "owner": (Q(owner_id="ada"), lambda run: run.owner_id == "ada"),
+    "no owner": (Q(owner_id__isnull=True), lambda run: run.owner_id is None),
+    "few": (Q(redrives__lt=2), lambda run: run.redrives is not None and run.redrives < 2),
+    "begins": (Q(workflow__startswith="o"), lambda run: run.workflow.startswith("o")),
+    "between": (Q(redrives__range=(1, 2)), lambda run: run.redrives is not None and 1 <= run.redrives <= 2),
+}
+Condition: TypeAlias = tuple[Any, ...]
+CONDITIONS = strategies.recursive(
+    strategies.tuples(strategies.sampled_from(sorted(LEAVES))),
+    lambda inner: strategies.one_of(
+        strategies.tuples(strategies.just("not"), inner),
+        strategies.tuples(strategies.sampled_from(["and", "or"]), inner, inner),
+    ),
+    max_leaves=5,
+)
+
+
+def as_query(condition: Condition) -> Q:
+    name, *parts = condition
+    if name == "not":
+        return ~as_query(parts[0])
+    if not parts:
+        return LEAVES[name][0]
+    left, right = map(as_query, parts)
+    return left & right if name == "and" else left | right
+
+
+def holds(condition: Condition, run: WorkflowRun) -> bool:
+    name, *parts = condition
+    if name == "not":
+        return not holds(parts[0], run)
+    if not parts:
+        return LEAVES[name][1](run)
+    return (all if name == "and" else any)(holds(part, run) for part in parts)
+
+
+def test_any_condition_finds_what_meets_it() -> None:
+    runs = [
+        new_run(f"{workflow} {status} {owner}", workflow=workflow, status=status, owner_id=owner, redrives=redrives)
+        for workflow in ("w", "other")
+        for status in ("running", "failed")
+        for owner, redrives in (("ada", None), (None, 1), ("bob", 3))
+    ]
+
+    @given(condition=CONDITIONS)
+    @settings(max_examples=80, deadline=None, database=None)
+    def check(condition: Condition) -> None:
+        assert ids(WorkflowRun.objects.filter(as_query(condition))) == {run.id for run in runs if holds(condition, run)}
+
+    check()
 
 
 # -- keys, errors and transactions -----------------------------------------------------------------------------------

@@ -9,12 +9,14 @@ from django.core.exceptions import EmptyResultSet
 from django.db import NotSupportedError
 from django.db.models import Count, Value
 from django.db.models.expressions import Col, Star
+from django.db.models.lookups import GreaterThanOrEqual, LessThanOrEqual, Range
 from django.db.models.sql import Query, compiler
 from django.db.models.sql.compiler import PositionRef
 from django.db.models.sql.constants import MULTI, SINGLE
 from django.db.models.sql.where import AND, OR, WhereNode
 
 _OPPOSITES = {AND: OR, OR: AND}
+_BOUNDS = (GreaterThanOrEqual, LessThanOrEqual)
 
 
 class SQLCompiler(compiler.SQLCompiler):
@@ -22,14 +24,14 @@ class SQLCompiler(compiler.SQLCompiler):
 
     def compile(self, node: Any) -> Any:
         """An order by the place of a column names the column. A subquery is asked first, and stands as what it
-        found. What is denied are single comparisons."""
+        found. Conditions are simple ones."""
         if isinstance(node, PositionRef):
             # What is computed has a name of its own, and only that.
             is_column = isinstance(node.source, Col)
             return self.compile(node.source) if is_column else (self.connection.ops.quote_name(node.refs), ())
         if isinstance(node, Query):
             return self._found(node)
-        return super().compile(_without_brackets(node) if isinstance(node, WhereNode) and node.negated else node)
+        return super().compile(_simple(node) if isinstance(node, WhereNode) else node)
 
     def _found(self, query: Query) -> tuple[str, list[Any]]:
         rows = query.get_compiler(self.using).execute_sql(MULTI)
@@ -48,17 +50,20 @@ class SQLCompiler(compiler.SQLCompiler):
         return plain, *others
 
 
-def _without_brackets(node: Any, *, is_denied: bool = False) -> Any:
-    """The same condition without NOT before a bracket, which djongo refuses or gets wrong, by De Morgan's laws."""
+def _simple(node: Any, *, is_denied: bool = False) -> Any:
+    """The same condition, without what djongo refuses or gets wrong: NOT stands before single comparisons only, which
+    are De Morgan's laws, and BETWEEN is two of them, because its AND would be taken for another one."""
+    if isinstance(node, Range):
+        node = WhereNode([lookup(node.lhs, bound) for lookup, bound in zip(_BOUNDS, node.rhs, strict=True)])
     if not isinstance(node, WhereNode):
         return WhereNode([node], negated=True) if is_denied else node
     is_denied = is_denied is not node.negated
     if node.connector not in _OPPOSITES:
         raise NotSupportedError("djongo has no XOR")
     connector = _OPPOSITES[node.connector] if is_denied else node.connector
-    if len(node.children) == 1 and not isinstance(node.children[0], WhereNode):
-        return WhereNode(node.children, negated=is_denied)
-    return WhereNode([_without_brackets(child, is_denied=is_denied) for child in node.children], connector)
+    if is_denied and len(node.children) == 1 and not isinstance(node.children[0], WhereNode | Range):
+        return WhereNode(node.children, negated=True)
+    return WhereNode([_simple(child, is_denied=is_denied) for child in node.children], connector)
 
 
 class SQLInsertCompiler(compiler.SQLInsertCompiler, SQLCompiler):
