@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import console
 import pikku_storage
 
-PACKAGES = (Path(pikku_storage.__file__).parent, Path(console.__file__).parent)
-VENDORS = PACKAGES[0] / "db"
+PACKAGE = Path(pikku_storage.__file__).parent
+VENDORS = PACKAGE / "db"
 
 EXPRESSIONS = {
     *("Case", "CheckConstraint", "Exists", "F", "GeneratedField", "KT", "OuterRef", "RawSQL", "Subquery", "Value"),
@@ -71,17 +70,14 @@ def is_chained(value: ast.expr) -> bool:
 
 def files() -> list[Path]:
     return [
-        path
-        for package in PACKAGES
-        for path in sorted(package.rglob("*.py"))
-        if VENDORS not in path.parents and "migrations" not in path.parts
+        path for path in sorted(PACKAGE.rglob("*.py")) if VENDORS not in path.parents and "migrations" not in path.parts
     ]
 
 
 def test_portable_code_has_no_construct_that_some_database_cannot_do() -> None:
     found = {}
     for path in files():
-        name = str(path.relative_to(PACKAGES[0].parent))
+        name = str(path.relative_to(PACKAGE.parent))
         beyond = set(constructs(ast.parse(path.read_text(encoding="utf-8")))) - OTHERS.get(name, set())
         if beyond:
             found[name] = beyond
@@ -90,7 +86,7 @@ def test_portable_code_has_no_construct_that_some_database_cannot_do() -> None:
 
 def test_what_is_allowed_is_needed() -> None:
     for name, allowed in OTHERS.items():
-        tree = ast.parse((PACKAGES[0].parent / name).read_text(encoding="utf-8"))
+        tree = ast.parse((PACKAGE.parent / name).read_text(encoding="utf-8"))
         assert allowed <= set(constructs(tree)), name
 
 
