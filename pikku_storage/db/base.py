@@ -153,7 +153,10 @@ def _first_of(parts: Sequence[Part]) -> Any:
     if not any(part.where for part in parts):
         return _text_of(parts[0])
     return models.Case(
-        *[models.When(*[_condition(*each) for each in part.where.items()], then=_text_of(part)) for part in parts]
+        *[
+            models.When(models.Q(*[_condition(*each) for each in part.where.items()]), then=_text_of(part))
+            for part in parts
+        ]
     )
 
 

@@ -69,7 +69,7 @@ def two_runs() -> None:
         WorkflowStep.objects.create(id=name, run_id=run, step_name=name, status="pending", redrives=2)
 
 
-QUERIES = {
+QUERIES: dict[str, tuple[Callable[[], Any], Any]] = {
     "exists": (lambda: WorkflowRun.objects.filter(status="failed").exists(), True),
     "does not exist": (lambda: WorkflowRun.objects.filter(status="none").exists(), False),
     "order of a column that is shown": (

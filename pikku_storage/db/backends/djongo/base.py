@@ -57,6 +57,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     features_class = DatabaseFeatures
     ops_class = DatabaseOperations
 
+    connection: Any
     # As in django-mongodb-backend, whose transactions have no counterpart here.
     session = None
     in_atomic_block_mongo = False

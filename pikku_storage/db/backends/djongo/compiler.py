@@ -27,8 +27,9 @@ class SQLCompiler(compiler.SQLCompiler):
         found. Conditions are simple ones."""
         if isinstance(node, PositionRef):
             # What is computed has a name of its own, and only that.
-            is_column = isinstance(node.source, Col)
-            return self.compile(node.source) if is_column else (self.connection.ops.quote_name(node.refs), ())
+            place: Any = node
+            is_column = isinstance(place.source, Col)
+            return self.compile(place.source) if is_column else (self.connection.ops.quote_name(place.refs), ())
         if isinstance(node, Query):
             return self._found(node)
         return super().compile(_simple(node) if isinstance(node, WhereNode) else node)
@@ -43,18 +44,19 @@ class SQLCompiler(compiler.SQLCompiler):
     def get_select(self, *args: Any, **kwargs: Any) -> Any:
         """A number, as `exists()` asks for, stands in brackets."""
         select, *others = super().get_select(*args, **kwargs)
-        plain = [
-            (node, (f"({int(node.value)})", ()) if isinstance(node, Value) else sql, alias)
-            for node, sql, alias in select
-        ]
-        return plain, *others
+        return [(node, _in_brackets(node) or sql, alias) for node, sql, alias in select], *others
+
+
+def _in_brackets(node: Any) -> Any:
+    return (f"({node.value:d})", ()) if isinstance(node, Value) and isinstance(node.value, int) else None
 
 
 def _simple(node: Any, *, is_denied: bool = False) -> Any:
     """The same condition, without what djongo refuses or gets wrong: NOT stands before single comparisons only, which
     are De Morgan's laws, and BETWEEN is two of them, because its AND would be taken for another one."""
     if isinstance(node, Range):
-        node = WhereNode([lookup(node.lhs, bound) for lookup, bound in zip(_BOUNDS, node.rhs, strict=True)])
+        bounds: list[Any] = [lookup(node.lhs, bound) for lookup, bound in zip(_BOUNDS, node.rhs, strict=True)]
+        node = WhereNode(bounds)
     if not isinstance(node, WhereNode):
         return WhereNode([node], negated=True) if is_denied else node
     is_denied = is_denied is not node.negated
@@ -81,11 +83,11 @@ class SQLUpdateCompiler(compiler.SQLUpdateCompiler, SQLCompiler):
 class SQLAggregateCompiler(compiler.SQLAggregateCompiler, SQLCompiler):
     """Counts what is distinct, or a slice: there is no SELECT from a SELECT, so the rows are fetched."""
 
-    def execute_sql(self, result_type: str = SINGLE, *args: Any, **kwargs: Any) -> Any:
+    def execute_sql(self, result_type: str = SINGLE, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """See `SQLCompiler.execute_sql`."""
         asked = list(self.query.annotation_select.values())
         if not all(isinstance(each, Count) and isinstance(each.source_expressions[0], Star) for each in asked):
             raise NotSupportedError("djongo can count rows of a subquery, and nothing else")
-        rows = self.query.inner_query.get_compiler(self.using, elide_empty=self.elide_empty).execute_sql(MULTI)
+        rows = self.query.inner_query.get_compiler(self.using).execute_sql(MULTI)
         count = sum(1 for _ in chain.from_iterable(rows or ()))
         return (count,) * len(asked)

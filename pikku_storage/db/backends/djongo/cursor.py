@@ -47,11 +47,11 @@ class Cursor(cursor.Cursor):
             # djongo's own errors tell the parameters, which are nobody's business.
             raise (self._refused() if told is None else _as_told(told)) from told
 
-    def _refused(self) -> Exception:
+    def _refused(self) -> Any:
         return database.NotSupportedError(f"djongo cannot translate this: {self._sql}")
 
 
-def _as_told(error: PyMongoError) -> Exception:
+def _as_told(error: PyMongoError) -> Any:
     if isinstance(error, DuplicateKeyError) or (isinstance(error, BulkWriteError) and _is_duplicate(error)):
         return database.IntegrityError(str(error))
     is_away = isinstance(error, ConnectionFailure)

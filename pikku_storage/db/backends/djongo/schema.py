@@ -8,6 +8,8 @@ from typing import Any
 from django.db import models
 from djongo import schema
 
+from pikku_storage.db.fields import field_of
+
 
 class DatabaseSchemaEditor(schema.DatabaseSchemaEditor):
     """Makes fields and indexes itself: djongo knows not every type, reads no descending column, and passes over
@@ -79,7 +81,7 @@ class DatabaseSchemaEditor(schema.DatabaseSchemaEditor):
     def _make_index(
         self, model: type[models.Model], name: str, fields: Sequence[tuple[str, str]], *, unique: bool = False
     ) -> None:
-        keys = [(model._meta.get_field(field).column, -1 if order == "DESC" else 1) for field, order in fields]
+        keys = [(field_of(model, field).column, -1 if order == "DESC" else 1) for field, order in fields]
         self._collection(model).create_index(keys, name=name, unique=unique)
 
     def _collection(self, model: type[models.Model]) -> Any:
