@@ -13,7 +13,7 @@ from django.db.models import Field, Model, Q, QuerySet
 from django.http import HttpRequest
 
 if TYPE_CHECKING:
-    from console.admin.base import EngineRowAdmin
+    from console.base import EngineRowAdmin
 
 BEFORE = "before"
 AFTER = "after"

@@ -107,6 +107,12 @@ class PikkuSettings:
         return str(self._get("CHANNEL_TRANSPORT", "auto"))
 
     @property
+    def CONSOLE_MODEL_PERMISSIONS(self) -> bool:
+        """Whether the console asks for Django's permissions of a model as well as for the scope. Default `False`: the
+        scope is enough."""
+        return bool(self._get("CONSOLE_MODEL_PERMISSIONS", False))
+
+    @property
     def DATABASE(self) -> str:
         """Alias of the database that holds this package's tables; `pikku_storage.db.router.PikkuRouter` sends them
         there. Default `"default"`."""

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from console import formatting
-from console.states import State
+from console.workflows.states import State
 from pikku_storage.workflows.schedules.policies import ScheduleState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
 

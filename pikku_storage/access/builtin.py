@@ -26,7 +26,29 @@ declare_scopes(
         "admin": (
             "All of the administration, and what others own",
             {
-                "credentials": ("Credentials", {"read": "See credentials of users", "manage": "Change them"}),
+                "workflows": (
+                    "Workflows",
+                    {"read": "See runs and steps", "manage": "Operate on runs, answer approvals"},
+                ),
+                "agents": (
+                    "Agents",
+                    {"read": "See threads of everybody", "manage": "Answer approvals, delete threads"},
+                ),
+                "secrets": (
+                    "Secrets",
+                    {"read": "See names and keys", "write": "Set and delete secrets", "reveal": "Reveal values"},
+                ),
+                "credentials": (
+                    "Credentials of users",
+                    {"read": "See names and keys", "manage": "Set and delete credentials", "reveal": "Reveal values"},
+                ),
+                "channels": (
+                    "Channels",
+                    {"read": "See channels and sessions", "manage": "Close channels, end sessions"},
+                ),
+                "deployments": ("Deployments", {"read": "See deployments"}),
+                "webhooks": ("Webhooks", {"read": "See deliveries", "manage": "Send deliveries again"}),
+                "virtualUsers": ("Virtual users", {"read": "See their runs"}),
                 "audit": ("The audit trail", {"read": "See the audit trail"}),
                 "scopes": ("Scopes and roles", {"read": "See roles and grants", "manage": "Change roles and grants"}),
                 "users": (

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.test import Client
+
+from pikku_storage.access.models import Scope
+from pikku_storage.access.service import ScopeService
 
 
 def client_of(user: User) -> Client:
@@ -14,6 +17,15 @@ def client_of(user: User) -> Client:
     client = Client()
     client.force_login(user)
     return client
+
+
+def staff_with(*scopes: str, name: str = "staff", is_staff: bool = True) -> User:
+    """A user who was granted these scopes; those with a `*` as well, which code cannot declare."""
+    user = User.objects.create_user(name, is_staff=is_staff)
+    for scope in scopes:
+        Scope.objects.get_or_create(name=scope, defaults={"declared": True})
+        ScopeService().add_scope_to_user(user, scope)
+    return user
 
 
 def context_of(response: Any) -> dict[str, Any]:
@@ -36,12 +48,8 @@ def clerk(db: None) -> User:
 
 @pytest.fixture
 def operator(db: None) -> User:
-    """Staff with Django's permissions to view the workflow models."""
-    user = User.objects.create_user("operator", password="pass", is_staff=True)
-    user.user_permissions.set(
-        Permission.objects.filter(content_type__app_label="pikku_workflows", codename__startswith="view_")
-    )
-    return user
+    """Staff who may look at workflows."""
+    return staff_with("admin:workflows:read", name="operator")
 
 
 @pytest.fixture

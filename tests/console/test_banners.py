@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from console import reads
-from console.banners import Banner, banner_of
-from console.timeline import build_timeline
+from console.workflows import reads
+from console.workflows.banners import Banner, banner_of
+from console.workflows.timeline import build_timeline
 from pikku_storage.ids import child_run_id
 from pikku_storage.workflows.models import WorkflowRun
 from tests.console.stories import Story, Try, failed_order, now, order_in_flight, sleeping_order

@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from console import reads
-from console.banners import Banner, banner_of
-from console.states import State
-from console.timeline import Lane, at_moment, build_timeline
+from console.workflows import reads
+from console.workflows.banners import Banner, banner_of
+from console.workflows.states import State
+from console.workflows.timeline import Lane, at_moment, build_timeline
 from pikku_storage.db import engine
 from pikku_storage.workflows import workflow
 from pikku_storage.workflows.flow import Flow

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import reverse
@@ -18,7 +18,7 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.registry import registry
 from tests.conformance.recording import RecordingDispatcher
-from tests.console.conftest import client_of, context_of
+from tests.console.conftest import client_of, context_of, staff_with
 from tests.console.stories import Story, failed_order, now, order_in_flight
 from tests.console.urls import list_url
 
@@ -32,10 +32,9 @@ def _no_broker(settings: Settings) -> None:
 
 
 @pytest.fixture
-def manager(operator: User) -> User:
+def manager() -> User:
     """Staff who may operate."""
-    operator.user_permissions.add(Permission.objects.get(codename="change_workflowrun"))
-    return operator
+    return staff_with("admin:workflows:manage", name="manager")
 
 
 @pytest.fixture

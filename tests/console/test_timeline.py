@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from console.drawing import ITEMS_PER_GROUP, LANES_PER_PAGE, LaneQuery, draw
-from console.reads import STEP_COLUMNS
-from console.records import AttemptRow, RunRow, StepRow
-from console.states import State, state_of_group
-from console.timeline import Lane, Timeline, at_moment, build_timeline, select_lanes
+from console.workflows.drawing import ITEMS_PER_GROUP, LANES_PER_PAGE, LaneQuery, draw
+from console.workflows.reads import STEP_COLUMNS
+from console.workflows.records import AttemptRow, RunRow, StepRow
+from console.workflows.states import State, state_of_group
+from console.workflows.timeline import Lane, Timeline, at_moment, build_timeline, select_lanes
 from pikku_storage.workflows.timeline import reconstruct_state_at
 from tests.console.stories import Story, Try, failed_order, order_in_flight, sleeping_order
 

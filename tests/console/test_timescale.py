@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.timescale import Scale, idle_stretches, percent
+from console.workflows.timescale import Scale, idle_stretches, percent
 
 START = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 

@@ -516,6 +516,7 @@ def test_every_kind_of_tests_is_listed() -> None:
 
 ROWS = {
     "SQLite": "sqlite",
+    "SQLite, with django-unfold over the admin": "sqlite-unfold",
     "PostgreSQL": "postgresql",
     "MariaDB": "mariadb",
     "MongoDB for everything": "mongodb",
@@ -527,7 +528,7 @@ ROWS = {
 
 def test_what_runs_on_which_database_is_what_the_script_of_ci_says() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    legs = re.findall(r"^\s*leg (\S+) (\S+) ?(.*)$", script, re.MULTILINE)
+    legs = re.findall(r"^\s*(?:aside )?leg (\S+) (\S+) ?(.*)$", script, re.MULTILINE)
     said = {
         (database, column): codes_in(row[column])
         for row in table_rows(REFERENCE / "tested-on.md", "What is tested on what")

@@ -13,6 +13,7 @@ from example_project.orders.demo import data, report
 from example_project.orders.demo.progress import runs_by_status
 from example_project.orders.intake import Rejected, read_catalogue, read_orders
 from example_project.orders.models import Order, OrderLine, Product
+from pikku_storage.access.service import ScopeService
 from pikku_storage.workflows.models import WorkflowRun
 from tests.example.conftest import Fulfil, PlaceOrder
 
@@ -36,8 +37,10 @@ def test_the_logins_that_are_printed_work() -> None:
     assert admin is not None
     assert admin.is_superuser
     assert authenticate(username="ops", password="ops") == operator
-    assert operator.has_perm("pikku_workflows.view_workflowrun")
-    assert not operator.has_perm("pikku_workflows.change_workflowrun")
+    assert operator.has_perm("orders.view_order")
+    held = ScopeService().resolve_scopes(operator)
+    assert "admin:workflows:read" in held
+    assert not [scope for scope in held if scope.endswith((":manage", ":write", ":reveal"))]
 
 
 @pytest.mark.django_db

@@ -5,11 +5,13 @@ from django.db import transaction
 
 from example_project.orders.intake import Article, OrderRow
 from example_project.orders.models import Order, OrderLine, Product
+from example_project.orders.scopes import OPERATOR_ROLE
 from example_project.orders.workflows import WORKFLOWS
+from pikku_storage.access.service import ScopeService
 from pikku_storage.workflows.runs import WorkflowRunService
 
 ADMIN, OPERATOR = "admin", "ops"
-SEEN_BY_OPERATOR = ("orders", "pikku_workflows")
+SEEN_BY_OPERATOR = "orders"
 PAGE = 500
 
 
@@ -24,8 +26,12 @@ def make_users() -> tuple[AbstractUser, AbstractUser]:
             user.set_password(user.username)
         user.save()
     operator.user_permissions.set(
-        Permission.objects.filter(content_type__app_label__in=SEEN_BY_OPERATOR, codename__startswith="view_")
+        Permission.objects.filter(content_type__app_label=SEEN_BY_OPERATOR, codename__startswith="view_")
     )
+    scopes = ScopeService()
+    scopes.sync_scopes()
+    scopes.sync_system_roles()
+    scopes.add_user_to_role(operator, OPERATOR_ROLE)
     return admin, operator
 
 

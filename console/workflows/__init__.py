@@ -1,0 +1,1 @@
+"""Workflows: runs, steps, versions, schedules and controls."""

@@ -1,0 +1,295 @@
+"""Runs: the list, the page of a run, and what the page loads while it is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import URLPattern, path
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from console.base import EmptyState
+from console.formatting import absolute, ago, duration, short_id, shorten
+from console.jsontree import as_text
+from console.keyset import KeysetChangeList
+from console.owners import owner_names
+from console.templatetags.pikku_console import pill
+from console.workflows import reads
+from console.workflows.admin.filters import StartedFilter, StatusFilter, WorkflowFilter
+from console.workflows.admin.operations import OperatedRunAdmin
+from console.workflows.lookups import search_runs
+from console.workflows.runpage import PageQuery, RunPage
+from pikku_storage.workflows.models import WorkflowRun
+from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus
+
+COUNT_UP_TO = 1000
+_ERROR_SHOWN = 90
+_RUN_PARTS = ("input", "output", "state", "error")
+_STEP_PARTS = ("input", "output", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class _RowFacts:
+    """What the list knows of a run beside its own columns."""
+
+    counts: reads.RunCounts
+    owner: str
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StatusTab:
+    """A tab over the list; `count` is empty where counting would read too much."""
+
+    label: str
+    status: str
+    count: str
+    url: str
+    is_chosen: bool
+
+
+@admin.register(WorkflowRun)
+class RunAdmin(OperatedRunAdmin):
+    """Every run of every workflow, the newest first."""
+
+    cheap_columns = ("id", "workflow", "status", "owner_id", "created_at", "updated_at")
+    list_display = (
+        "status_pill",
+        "workflow",
+        "short_id",
+        "owner",
+        "started",
+        "took",
+        "steps_done",
+        "attempts",
+        "error_summary",
+    )
+    list_display_links = ("workflow", "short_id")
+    list_filter = (StatusFilter, WorkflowFilter, StartedFilter)
+    search_fields = ("id",)
+    search_help_text = _("Beginning of a run id, or a whole workflow name, owner or idempotency key.")
+
+    # -- the list ----------------------------------------------------------------------------------------------------
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[WorkflowRun], search_term: str
+    ) -> tuple[QuerySet[WorkflowRun], bool]:
+        """By indexes only."""
+        return search_runs(queryset, search_term), False
+
+    def prepare_page(self, request: HttpRequest, rows: list[WorkflowRun]) -> None:
+        """Counts, errors and owners of all rows at once: three queries."""
+        counts = reads.read_counts(self.get_queryset(request).db, [row.pk for row in rows])
+        names = owner_names(row.owner_id for row in rows)
+        now = timezone.now()
+        for row in rows:
+            owner = names.get(row.owner_id or "", row.owner_id or "")
+            row.__dict__["console_facts"] = _RowFacts(counts[row.pk], owner, now)
+
+    def list_context(self, request: HttpRequest, changes: KeysetChangeList) -> dict[str, Any]:
+        """With the tabs."""
+        return {**super().list_context(request, changes), "tabs": self._tabs(request, changes)}
+
+    def _tabs(self, request: HttpRequest, changes: KeysetChangeList) -> list[StatusTab]:
+        chosen = request.GET.get("status", "")
+        # Under another filter the numbers would be of something else than what is listed.
+        others = bool(changes.query or set(changes.filter_params) - {"status"})
+        counts = {}
+        if not others:
+            runs = self.get_queryset(request)
+            counts = reads.read_status_counts(runs, RunStatus.values, up_to=COUNT_UP_TO + 1)
+        tabs = [StatusTab(gettext("All"), "", "", changes.get_query_string(remove=["status"]), not chosen)]
+        for status, label in RunStatus.choices:
+            count = "" if others else _bounded(counts[status])
+            url = changes.get_query_string({"status": status})
+            tabs.append(StatusTab(str(label).capitalize(), status, count, url, chosen == status))
+        return tabs
+
+    def empty_state(self, changes: KeysetChangeList) -> EmptyState:
+        """Says how to get a first run."""
+        if changes.is_first_page and not (changes.query or changes.has_active_filters):
+            return EmptyState(
+                gettext("No workflow has run yet."),
+                gettext(
+                    "Runs appear here as soon as something calls .start() or .run() of a function marked @workflow."
+                ),
+            )
+        return super().empty_state(changes)
+
+    @admin.display(description=_("status"))
+    def status_pill(self, run: WorkflowRun) -> SafeString:
+        """The status in its colour."""
+        return pill(run.status)
+
+    @admin.display(description=_("id"))
+    def short_id(self, run: WorkflowRun) -> SafeString:
+        """Both ends of the id; the whole one on hover."""
+        return format_html('<code title="{}">{}</code>', run.pk, short_id(run.pk))
+
+    @admin.display(description=_("owner"), empty_value="—")
+    def owner(self, run: WorkflowRun) -> str | None:
+        """The owner's name, or id."""
+        return _facts(run).owner or None
+
+    @admin.display(description=_("started"))
+    def started(self, run: WorkflowRun) -> SafeString:
+        """How long ago; the time on hover."""
+        return format_html(
+            '<time datetime="{}" title="{}">{}</time>',
+            run.created_at.isoformat(),
+            absolute(run.created_at),
+            ago(run.created_at, _facts(run).now),
+        )
+
+    @admin.display(description=_("duration"))
+    def took(self, run: WorkflowRun) -> str:
+        """From the start to the end, or to now."""
+        is_live = run.status in {RunStatus.RUNNING, RunStatus.SUSPENDED}
+        return duration((_facts(run).now if is_live else run.updated_at) - run.created_at)
+
+    @admin.display(description=_("steps"))
+    def steps_done(self, run: WorkflowRun) -> str:
+        """Succeeded steps of those there are so far, and how many failed for good."""
+        counts = _facts(run).counts
+        text = f"{counts.done}/{counts.steps}"
+        # While a run lives, a failed step may have another attempt before it.
+        failed = counts.by_status.get(StepStatus.FAILED.value, 0) if run.status in TERMINAL_RUN_STATUSES else 0
+        return f"{text} · {gettext('%(n)d failed') % {'n': failed}}" if failed else text
+
+    @admin.display(description=_("attempts"))
+    def attempts(self, run: WorkflowRun) -> SafeString:
+        """All attempts, and how many were repetitions."""
+        counts = _facts(run).counts
+        again = counts.attempts - counts.steps
+        if not again:
+            return format_html("{}", counts.attempts)
+        title = gettext("%(n)d of them because an earlier one failed") % {"n": again}
+        return format_html(
+            '<span title="{}">{} <span class="pk-quiet">(+{})</span></span>', title, counts.attempts, again
+        )
+
+    @admin.display(description=_("error"), empty_value="")
+    def error_summary(self, run: WorkflowRun) -> SafeString | None:
+        """Code and the beginning of the message; of a waiting or cancelled run, its reason."""
+        counts = _facts(run).counts
+        if not (counts.message or counts.code):
+            return None
+        kind = "pk-error" if run.status == RunStatus.FAILED else "pk-quiet"
+        return format_html(
+            '<span class="pk-summary {}" title="{}">{}{}</span>',
+            kind,
+            counts.message,
+            format_html("<code>{}</code> ", counts.code) if counts.code else "",
+            shorten(counts.message, _ERROR_SHOWN),
+        )
+
+    # -- the page ----------------------------------------------------------------------------------------------------
+
+    def object_urls(self, name: str) -> list[URLPattern]:
+        """What the page loads. A quoted id holds no slash."""
+        wrap = self.admin_site.admin_view
+        return [
+            *super().object_urls(name),
+            path("<str:object_id>/live/", wrap(require_safe(self.live_view)), name=f"{name}_live"),
+            path("<str:object_id>/events/", wrap(require_safe(self.events_view)), name=f"{name}_events"),
+            path("<str:object_id>/payload/<str:part>/", wrap(require_safe(self.payload_view)), name=f"{name}_payload"),
+            path("<str:object_id>/steps/<str:step_id>/", wrap(require_safe(self.step_view)), name=f"{name}_step"),
+            path(
+                "<str:object_id>/steps/<str:step_id>/<str:part>/",
+                wrap(require_safe(self.step_payload_view)),
+                name=f"{name}_step_payload",
+            ),
+        ]
+
+    def row_page(self, request: HttpRequest, row_id: str) -> HttpResponse:
+        """The whole page."""
+        page = self._page(request, row_id)
+        title = f"{page.run.workflow} · {short_id(page.run.id)}"
+        context = {"page": page, "title": title, "operations": self._operations(request, page)}
+        return self.render(request, "workflows/run.html", context)
+
+    def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What changes on the page; 204 if the caller has seen it all, unless `grow` asks for bars up to now."""
+        page = self._page(request, unquote(object_id))
+        using = self.get_queryset(request).db
+        changed = request.GET.get("seen") != reads.read_fingerprint(using, page.run)
+        if not changed and "grow" not in request.GET:
+            return HttpResponse(status=204)
+        context = {"page": page, "changed": changed, "operations": self._operations(request, page)}
+        return self.render(request, "workflows/live.html", context)
+
+    def events_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """All events: in columns for the slider, or with `raw` as one reads them."""
+        page = self._page(request, unquote(object_id))
+        if "raw" in request.GET:
+            return JsonResponse([_plain(asdict(event)) for event in page.timeline.events], safe=False)
+        return JsonResponse(page.travel_data)
+
+    def step_view(self, request: HttpRequest, object_id: str, step_id: str) -> HttpResponse:
+        """The panel of a step."""
+        page = self._page(request, unquote(object_id))
+        panel = page.panel_of(unquote(step_id))
+        if panel is None:
+            raise self.not_found()
+        return self.render(request, "workflows/parts/panel.html", {"page": page, "panel": panel})
+
+    def payload_view(self, request: HttpRequest, object_id: str, part: str) -> HttpResponse:
+        """A payload of the run, whole, as text."""
+        runs = self.visible_rows(request)
+        row = runs.filter(pk=unquote(object_id)).values(part).first() if part in _RUN_PARTS else None
+        if row is None:
+            raise self.not_found()
+        return _json_text(row[part])
+
+    def step_payload_view(self, request: HttpRequest, object_id: str, step_id: str, part: str) -> HttpResponse:
+        """A payload of a step, whole, as text."""
+        using = self.visible_rows(request).db
+        step = reads.read_step(using, unquote(step_id), run_id=unquote(object_id)) if part in _STEP_PARTS else None
+        if step is None:
+            raise self.not_found()
+        return _json_text(getattr(step, part))
+
+    def _operations(self, request: HttpRequest, page: RunPage) -> list[dict[str, str]]:
+        """The buttons, for those who may press them."""
+        return page.operations if self.has_operate_permission(request) else []
+
+    def _page(self, request: HttpRequest, run_id: str) -> RunPage:
+        runs = self.visible_rows(request)
+        run = reads.read_run(runs, run_id)
+        if run is None:
+            raise self.not_found()
+        query = PageQuery.from_params(request.GET)
+        return RunPage(runs, run, query, now=timezone.now(), site=self.admin_site.name)
+
+
+def _facts(run: WorkflowRun) -> _RowFacts:
+    facts: _RowFacts = run.__dict__["console_facts"]
+    return facts
+
+
+def _bounded(count: int) -> str:
+    return f"{COUNT_UP_TO}+" if count > COUNT_UP_TO else str(count)
+
+
+def _plain(event: dict[str, Any]) -> dict[str, Any]:
+    # Payloads are not read for it, so their keys would only mislead. `number` is the one of the page and its address.
+    kept = {name: value for name, value in event.items() if name not in {"result", "error"}}
+    return {"number": event["seq"] + 1, **kept}
+
+
+def _json_text(value: Any) -> HttpResponse:
+    return HttpResponse(
+        as_text(value),
+        content_type="application/json; charset=utf-8",
+        headers={"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"},
+    )
