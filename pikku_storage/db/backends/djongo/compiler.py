@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from typing import Any
 
@@ -9,13 +10,16 @@ from django.core.exceptions import EmptyResultSet
 from django.db import NotSupportedError
 from django.db.models import Count, Value
 from django.db.models.expressions import Col, Star
-from django.db.models.lookups import GreaterThanOrEqual, LessThanOrEqual, Range
+from django.db.models.lookups import GreaterThanOrEqual, In, LessThanOrEqual, Range
 from django.db.models.sql import Query, compiler
 from django.db.models.sql.compiler import PositionRef
 from django.db.models.sql.constants import MULTI, SINGLE
 from django.db.models.sql.where import AND, OR, WhereNode
 
+from pikku_storage.db.backends.djongo.translator import AnyOf
+
 _OPPOSITES = {AND: OR, OR: AND}
+_SEVERAL = re.compile(r"([^%]+ IN )\((?:%s, )+%s\)")
 _BOUNDS = (GreaterThanOrEqual, LessThanOrEqual)
 
 
@@ -24,7 +28,7 @@ class SQLCompiler(compiler.SQLCompiler):
 
     def compile(self, node: Any) -> Any:
         """An order by the place of a column names the column. A subquery is asked first, and stands as what it
-        found. Conditions are simple ones."""
+        found. Conditions are simple ones, and a list is one parameter: to parse a thousand takes seconds."""
         if isinstance(node, PositionRef):
             # What is computed has a name of its own, and only that.
             place: Any = node
@@ -32,14 +36,17 @@ class SQLCompiler(compiler.SQLCompiler):
             return self.compile(place.source) if is_column else (self.connection.ops.quote_name(place.refs), ())
         if isinstance(node, Query):
             return self._found(node)
-        return super().compile(_simple(node) if isinstance(node, WhereNode) else node)
+        sql, params = super().compile(_simple(node) if isinstance(node, WhereNode) else node)
+        if isinstance(node, In) and (several := _SEVERAL.fullmatch(sql)):
+            return f"{several[1]}(%s)", [AnyOf(params)]
+        return sql, params
 
     def _found(self, query: Query) -> tuple[str, list[Any]]:
         rows = query.get_compiler(self.using).execute_sql(MULTI)
         found = [row[0] for row in chain.from_iterable(rows or ())]
         if not found:
             raise EmptyResultSet
-        return f"({', '.join(['%s'] * len(found))})", found
+        return "(%s)", [AnyOf(found)]
 
     def get_select(self, *args: Any, **kwargs: Any) -> Any:
         """A number, as `exists()` asks for, stands in brackets."""

@@ -9,6 +9,7 @@ from typing import Any
 import sqlparse
 from djongo import cursor
 from djongo.sql2mongo import operators, query
+from djongo.sql2mongo.sql_tokens import SQLIdentifier
 
 _TOKEN = re.compile(r"\\(.)|(%)|(_)|([^\\%_]+|\\)", re.DOTALL)
 
@@ -30,8 +31,18 @@ def _expression(match: re.Match[str]) -> str:
     return re.escape(escaped if plain is None else plain)
 
 
+class AnyOf(tuple[Any, ...]):
+    """A parameter that stands for all of these."""
+
+
 class Comparison(operators.CmpOp):
     """Compares as SQL does, also where it is denied: case counts unless it is said not to."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self._operator in operators.NEW_OPERATORS:
+            lists = [each if isinstance(each, AnyOf) else (each,) for each in self._constant]
+            self._constant = [value for each in lists for value in each]
 
     def to_mongo(self) -> Any:
         """See `CmpOp.to_mongo`."""
@@ -45,7 +56,23 @@ class Comparison(operators.CmpOp):
 
 
 class Select(query.SelectQuery):
-    """Looks for rows before it joins others to them."""
+    """Looks for rows before it joins others to them, and finds out once where a row's values are."""
+
+    _places: list[tuple[str | None, str]] | None = None
+
+    def _align_results(self, doc: dict[str, Any]) -> tuple[Any, ...]:
+        if self._places is None:
+            selected = (self.distinct or self.selected_columns).sql_tokens
+            self._places = [self._place(token) for token in selected]
+        return tuple(
+            doc.get(column) if table is None else (doc.get(table) or {}).get(column) for table, column in self._places
+        )
+
+    def _place(self, token: Any) -> tuple[str | None, str]:
+        """The joined table, if it is one, and the name of a value."""
+        if not isinstance(token, SQLIdentifier):
+            return None, token.alias
+        return (None if token.table == self.left_table else token.table), token.column
 
     def _make_pipeline(self) -> list[dict[str, Any]]:
         pipeline: list[dict[str, Any]] = super()._make_pipeline()
