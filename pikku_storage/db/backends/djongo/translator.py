@@ -38,6 +38,8 @@ class AnyOf(tuple[Any, ...]):
 class Comparison(operators.CmpOp):
     """Compares as SQL does, also where it is denied: case counts unless it is said not to."""
 
+    _constant: Any
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self._operator in operators.NEW_OPERATORS:
