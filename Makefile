@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8000
 MONGODB_PORT ?= 27117
+# What the tests are run with: `dev`, or `test-djongo` in an environment of its own.
+EXTRA ?= dev
 BIN := $(VENV)/bin
 RANDOM_TEXT = $$($(BIN)/python -c "import secrets; print(secrets.token_urlsafe(60))")
 
@@ -16,7 +18,7 @@ help: ## Show this help
 demo: $(VENV)/.installed-example ## Fulfil a few hundred orders, then serve the admin (ONCE=1, KEEP=1, PORT=8000)
 	@$(BIN)/python manage.py demo --port $(PORT) $(if $(filter-out 0,$(ONCE)),--once) $(if $(filter-out 0,$(KEEP)),--keep)
 
-test: $(VENV)/.installed-dev ## Run the tests (on SQLite, or on what DATABASE_URL names; ARGS="-k name")
+test: $(VENV)/.installed-$(EXTRA) ## Run the tests (on SQLite, or on what DATABASE_URL names; ARGS="-k name")
 	$(BIN)/python -m pytest $(ARGS)
 
 check: $(VENV)/.installed-dev ## Lint, format, types, migrations, deployment settings

@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-SUPPORTED_SCHEMES = ("sqlite", "postgres", "postgresql", "mysql", "mongodb", "mongodb+srv")
+SUPPORTED_SCHEMES = ("sqlite", "postgres", "postgresql", "mysql", "mongodb", "mongodb+srv", "djongo")
 MONGODB_ENGINE = "django_mongodb_backend"
+DJONGO_ENGINE = "pikku_storage.db.backends.djongo"
 PIKKU = "pikku"
 """Alias of the database that PIKKU_DATABASE_URL names."""
 
@@ -62,7 +63,9 @@ def database_from_url(url: str, *, base_dir: Path, variable: str = "DATABASE_URL
         supported = ", ".join(f"{name}://" for name in SUPPORTED_SCHEMES)
         raise ImproperlyConfigured(f"{variable} {named}; supported are {supported}.")
     if scheme.startswith("mongodb"):
-        return _mongodb(url, variable)
+        return _mongodb(url, variable, MONGODB_ENGINE)
+    if scheme == "djongo":
+        return _mongodb(url.replace(scheme, "mongodb", 1), variable, DJONGO_ENGINE)
     try:
         config: dict[str, Any] = dict(environ.Env.db_url_config(url))
     except ValueError:
@@ -89,12 +92,12 @@ def _with_server_options(config: dict[str, Any], defaults: dict[str, Any]) -> di
     return _with_words({**SERVER_SETTINGS, **config, "OPTIONS": _with_words(options)})
 
 
-def _mongodb(url: str, variable: str) -> dict[str, Any]:
+def _mongodb(url: str, variable: str, backend: str) -> dict[str, Any]:
     # The driver reads the URL itself: several hosts, a replica set, TLS, time limits.
     name = urlsplit(url).path.strip("/")
     if not name:
         raise ImproperlyConfigured(f"{variable} names no database; expected mongodb://user:password@host:port/name.")
-    return {"ENGINE": MONGODB_ENGINE, "HOST": url, "NAME": name}
+    return {"ENGINE": backend, "HOST": url, "NAME": name}
 
 
 def _with_words(config: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from django.db.utils import ConnectionHandler
 from django.test import override_settings
 from pytest_django import DjangoDbBlocker, Settings
 
-from example_project.databases import PIKKU
+from example_project.databases import DJONGO_ENGINE, PIKKU
 from pikku_storage.crypto import envelope
 from pikku_storage.workflows import mirroring
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory, WorkflowVersion
@@ -37,7 +37,7 @@ def _quick_flush() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flush, "emit_post_migrate_signal", lambda *arguments: None)
         for operations in {type(connection.ops) for connection in connections.all()}:
-            if operations.__module__.startswith("django_mongodb_backend"):
+            if operations.__module__.startswith(("django_mongodb_backend", "pikku_storage.db.backends.djongo")):
                 patch.setattr(operations, "execute_sql_flush", _empty_collections)
             else:
                 patch.setattr(operations, "sql_flush", _flushing(operations.sql_flush))
@@ -129,7 +129,8 @@ def _url_of(connection: BaseDatabaseWrapper) -> str:
     if connection.vendor == "sqlite":
         return f"sqlite:///{database['NAME']}"
     if connection.vendor == "mongodb":
-        return str(urlunsplit(urlsplit(database["HOST"])._replace(path=f"/{database['NAME']}")))
+        scheme = "djongo" if database["ENGINE"] == DJONGO_ENGINE else urlsplit(database["HOST"]).scheme
+        return str(urlunsplit(urlsplit(database["HOST"])._replace(scheme=scheme, path=f"/{database['NAME']}")))
     scheme, port = ("mysql", 3306) if connection.vendor == "mysql" else ("postgres", 5432)
     login = ":".join(filter(None, [database["USER"], database["PASSWORD"]]))
     return f"{scheme}://{login}@{database['HOST']}:{database['PORT'] or port}/{database['NAME']}"

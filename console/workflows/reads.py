@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, Count, Max, QuerySet, Sum, When
-from django.db.models.fields.json import KT
-from django.db.models.functions import Substr
+from django.db.models import Count, Max, QuerySet, Sum
 
 from console.workflows.records import AttemptRow, RunRow, StepRow
+from pikku_storage.db import engine
+from pikku_storage.db.operations import NOT_NULL
+from pikku_storage.db.parts import Part
 from pikku_storage.json import Json
 from pikku_storage.workflows.gates import APPROVAL_RPC
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
@@ -32,14 +33,15 @@ def read_run(runs: QuerySet[WorkflowRun], run_id: str) -> RunRow | None:
 
 def read_steps(using: str, run_id: str) -> list[StepRow]:
     """All steps of a run without their payloads, oldest first."""
-    rows = WorkflowStep.objects.using(using).filter(run_id=run_id).order_by("created_at", "id")
     # Only of what waits is something in the data shown; the data of a function's step may be large and is left alone.
-    is_approval = When(rpc_name=APPROVAL_RPC, then=KT("data__expiry"))
-    rows = rows.annotate(
-        planned_ms=Case(When(rpc_name__isnull=True, then=KT("data__duration")), is_approval),
-        approvers=Case(When(rpc_name=APPROVAL_RPC, then=KT("data__approvers"))),
-    )
-    return [StepRow(**row) for row in rows.values(*STEP_COLUMNS, "planned_ms", "approvers")]
+    of_approval = {"rpc_name": APPROVAL_RPC}
+    parts = {
+        "planned_ms": [Part("data", "duration", {"rpc_name": None}), Part("data", "expiry", of_approval)],
+        "approvers": [Part("data", "approvers", of_approval)],
+    }
+    where = {"run_id": run_id}
+    rows = engine(using).read_parts(WorkflowStep, where, STEP_COLUMNS, parts, order_by=("created_at", "id"))
+    return [StepRow(**row) for row in rows]
 
 
 def read_attempts(using: str, run_id: str) -> list[AttemptRow]:
@@ -50,9 +52,9 @@ def read_attempts(using: str, run_id: str) -> list[AttemptRow]:
 
 def read_error_name(using: str, run_id: str, step_name: str) -> str:
     """The name of the error that a step of a run failed with; empty if there is none. One query."""
-    steps = WorkflowStep.objects.using(using).filter(run_id=run_id, step_name=step_name).order_by()
-    row = steps.annotate(name=Substr(KT("error__name"), 1, 80)).values("name").first()
-    return (row["name"] or "") if row else ""
+    where = {"run_id": run_id, "step_name": step_name}
+    rows = engine(using).read_parts(WorkflowStep, where, (), {"name": [Part("error", "name", most=80)]})
+    return (rows[0]["name"] or "") if rows else ""
 
 
 def read_fingerprint(using: str, run: RunRow) -> str:
@@ -199,14 +201,12 @@ def read_counts(using: str, run_ids: Sequence[str], *, message_length: int = 200
         # A row of another program may lack the number: that is a first attempt.
         attempts[row["run_id"]] += max(row["attempts"] or 0, row["steps"])
     # Of an error only the beginning: it may hold a long traceback.
-    errors: dict[str, Any] = {
-        row["pk"]: row
-        for row in WorkflowRun.objects.using(using)
-        .filter(pk__in=run_ids, error__isnull=False)
-        .order_by()
-        .annotate(message=Substr(KT("error__message"), 1, message_length), code=Substr(KT("error__code"), 1, 80))
-        .values("pk", "message", "code")
+    parts = {
+        "message": [Part("error", "message", most=message_length)],
+        "code": [Part("error", "code", most=80)],
     }
+    where = {"id": list(run_ids), "error": NOT_NULL}
+    errors = {row["id"]: row for row in engine(using).read_parts(WorkflowRun, where, ("id",), parts)}
     return {
         run_id: RunCounts(
             done=counts.get(StepStatus.SUCCEEDED.value, 0),

@@ -51,7 +51,8 @@ def begin() -> None:
 
 
 def _wrap(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    if _look not in connection.execute_wrappers:
+    # The listener sees what djongo makes of SQL.
+    if not are_kept_in(connection.alias) and _look not in connection.execute_wrappers:
         connection.execute_wrappers.append(_look)
 
 

@@ -15,6 +15,7 @@ from pikku_storage.db import documents  # noqa: F401 - names our models on Mongo
 from pikku_storage.db.base import Engine
 
 _ENGINES = {
+    "djongo": "pikku_storage.db.djongo.DjongoEngine",
     "mysql": "pikku_storage.db.mysql.MysqlEngine",
     "sqlite": "pikku_storage.db.sqlite.SqliteEngine",
     "postgresql": "pikku_storage.db.postgresql.PostgresqlEngine",
@@ -25,16 +26,18 @@ _made: dict[str, tuple[str, Engine]] = {}
 
 def engine(using: str) -> Engine:
     """The engine of the database alias `using`. Raises `ImproperlyConfigured` for a vendor without one."""
-    vendor = connections[using].vendor
+    connection = connections[using]
+    # A backend of our own may name another engine than its vendor's.
+    kind = getattr(connection, "pikku_engine", connection.vendor)
     made = _made.get(using)
-    if made is None or made[0] != vendor:
-        if vendor not in _ENGINES:
+    if made is None or made[0] != kind:
+        if kind not in _ENGINES:
             raise ImproperlyConfigured(
-                f"DATABASES[{using!r}]: Pikku Storage has no engine for {vendor!r}; "
+                f"DATABASES[{using!r}]: Pikku Storage has no engine for {kind!r}; "
                 f"it runs on {', '.join(sorted(_ENGINES))}."
             )
-        module, _, name = _ENGINES[vendor].rpartition(".")
-        made = _made[using] = (vendor, getattr(import_module(module), name)(using))
+        module, _, name = _ENGINES[kind].rpartition(".")
+        made = _made[using] = (kind, getattr(import_module(module), name)(using))
     return made[1]
 
 

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models.functions import Cast, Left
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Left, Substr
 
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import cut
 from pikku_storage.db.operations import NOT_NULL, Conditions, Expired, Operation, OrNull, Swap, Update, Values
+from pikku_storage.db.parts import Part, Parts
 
 T = TypeVar("T")
 
@@ -132,6 +134,19 @@ class Engine(ABC):
         """
         return list(self._rows(model, where).order_by(*order_by).values(*columns)[:limit])
 
+    def read_parts(
+        self,
+        model: type[models.Model],
+        where: Conditions,
+        columns: Sequence[str],
+        parts: Parts,
+        *,
+        order_by: Sequence[str] = (),
+    ) -> list[dict[str, Any]]:
+        """As `read`, and beside the columns some `parts` of JSON: large payloads stay where they are."""
+        wanted = {name: _first_of(each) for name, each in parts.items()}
+        return list(self._rows(model, where).order_by(*order_by).annotate(**wanted).values(*columns, *parts))
+
     def _rows(self, model: type[models.Model], where: Conditions) -> models.QuerySet[Any, Any]:
         return model._default_manager.using(self.using).filter(*[_condition(*each) for each in where.items()])
 
@@ -147,6 +162,22 @@ class Engine(ABC):
         """Give each row its own values and the `common` ones, if its text `column` still holds what was seen; answers
         how many did. Each row is decided by itself, and each is one write; on engines with transactions all of them
         are one transaction."""
+
+
+def _first_of(parts: Sequence[Part]) -> Any:
+    if not any(part.where for part in parts):
+        return _text_of(parts[0])
+    return models.Case(
+        *[
+            models.When(models.Q(*[_condition(*each) for each in part.where.items()]), then=_text_of(part))
+            for part in parts
+        ]
+    )
+
+
+def _text_of(part: Part) -> Any:
+    text = KT(f"{part.column}__{part.key}")
+    return text if part.most is None else Substr(text, 1, part.most)
 
 
 def _condition(name: str, value: Any) -> models.Q:

@@ -160,3 +160,21 @@ def check_mariadb(*, app_configs: Sequence[AppConfig] | None = None, **options: 
             id="pikku.W003",
         )
     ]
+
+
+@checks.register("pikku")
+def check_djongo(*, app_configs: Sequence[AppConfig] | None = None, **options: Any) -> list[checks.CheckMessage]:
+    """`pikku.W006`: runs are kept in MongoDB through djongo."""
+    from pikku_storage.workflows.models import WorkflowRun
+
+    using = router.db_for_write(WorkflowRun)
+    if getattr(connections[using], "pikku_engine", None) != "djongo":
+        return []
+    return [
+        checks.Warning(
+            f"The database {using!r} is reached through djongo, which has no transactions and translates only a part "
+            "of what Django asks for.",
+            hint="Use django-mongodb-backend if you can: the documents are the same. Otherwise silence pikku.W006.",
+            id="pikku.W006",
+        )
+    ]

@@ -308,7 +308,11 @@ def test_a_replay_over_finished_steps_reads_them_all_at_once(outbox: RecordingDi
 
     assert output == list(range(25))
     read = f"FROM {connection.ops.quote_name('workflow_step')}"
-    reads = [text for text in texts if read in text or "db.workflow_step.aggregate" in text]
+    reads = [
+        text
+        for text in texts
+        if read in text or text.startswith(("db.workflow_step.aggregate", "db.workflow_step.find("))
+    ]
     assert len(reads) == 1
     assert not any("workflow_step_history" in text for text in texts)
 

@@ -11,8 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db import connection
+
+from example_project.databases import DJONGO_ENGINE
 from pikku_storage.ids import new_id
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
+
+ON_DJONGO = connection.settings_dict["ENGINE"] == DJONGO_ENGINE
+"""Where users have numbers for ids, and runs are documents."""
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/shop/orders/steps.py", line 41, in charge_card

@@ -522,6 +522,7 @@ ROWS = {
     "PostgreSQL": "postgresql",
     "MariaDB": "mariadb",
     "MongoDB for everything": "mongodb",
+    "MongoDB through djongo": "djongo",
     "MongoDB for the package's tables, SQLite for the rest": "mongodb-beside-sqlite",
 }
 """What the table calls the databases of the script."""
@@ -540,7 +541,9 @@ def test_what_runs_on_which_database_is_what_the_script_of_ci_says() -> None:
     assert {row[0] for row in table_rows(REFERENCE / "tested-on.md", "What is tested on what")} >= set(ROWS)
     run: dict[tuple[str, int], list[str]] = {}
     for venv, database, tests in legs:
-        run.setdefault((database, 1 if venv == ".venv" else 2), []).extend(re.findall(r"tests/[\w/.]+", tests))
+        run.setdefault((database, 1 if venv in {".venv", ".venv-djongo"} else 2), []).extend(
+            re.findall(r"tests/[\w/.]+", tests)
+        )
     assert said == run
 
 

@@ -96,3 +96,15 @@ def test_a_bad_url_is_a_clear_error_that_keeps_the_password(url: str, reason: st
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert "postgres" in str(caught.value) or "scheme://" in str(caught.value)
+
+
+def test_djongo_is_told_what_mongodb_s_driver_reads(tmp_path: Path) -> None:
+    config = database_from_url("djongo://me:djongo@one,two/shop?replicaSet=rs0", base_dir=tmp_path)
+
+    assert config == {
+        "ENGINE": "pikku_storage.db.backends.djongo",
+        "HOST": "mongodb://me:djongo@one,two/shop?replicaSet=rs0",
+        "NAME": "shop",
+    }
+    with pytest.raises(ImproperlyConfigured, match="DATABASE_URL names no database"):
+        database_from_url("djongo://one", base_dir=tmp_path)

@@ -40,6 +40,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
         "CHANNEL_QUEUE_SIZE": 100,
         "CHANNEL_REDIS_URL": None,
         "CHANNEL_TRANSPORT": "auto",
+        "CONSOLE_MODEL_PERMISSIONS": False,
         "DATABASE": "default",
         "DEPLOYMENT_ENDPOINT": None,
         "DEPLOYMENT_HEARTBEAT": 10_000,
@@ -212,7 +213,7 @@ def test_sqlite_with_deferred_transactions_is_a_warning(monkeypatch: pytest.Monk
 def test_a_database_without_an_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections["default"], "vendor", "oracle")
 
-    with pytest.raises(ImproperlyConfigured, match="no engine for 'oracle'; it runs on mongodb, mysql, postgresql"):
+    with pytest.raises(ImproperlyConfigured, match="no engine for 'oracle'; it runs on djongo, mongodb, mysql"):
         engine("default")
 
 
@@ -221,7 +222,9 @@ def test_a_database_without_an_engine_is_an_error(monkeypatch: pytest.MonkeyPatc
 
     ((check_id, text), *_) = _checked(settings)
     assert check_id == "pikku.E004"
-    assert text.startswith("DATABASES['default']: Pikku Storage has no engine for 'oracle'; it runs on mongodb, mysql,")
+    assert text.startswith(
+        "DATABASES['default']: Pikku Storage has no engine for 'oracle'; it runs on djongo, mongodb, mysql,"
+    )
 
 
 @pytest.mark.parametrize(("database", "found"), [("default", []), ("documents", ["pikku.E005"])])
@@ -249,6 +252,11 @@ def test_other_databases_need_no_transaction_mode(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(connection, "vendor", "postgresql")
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
     assert _checked(settings) == []
+
+
+def test_djongo_is_a_warning(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setattr(connections["default"], "pikku_engine", "djongo", raising=False)
+    assert "pikku.W006" in [check_id for check_id, _ in _checked(settings)]
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "SERIALIZABLE", None])
@@ -308,6 +316,8 @@ def test_every_message_of_a_check_has_a_hint(monkeypatch: pytest.MonkeyPatch, se
     monkeypatch.setattr(connection, "vendor", "mysql")
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"isolation_level": None})
     messages += run_checks(tags=["pikku"], databases=[])
+    monkeypatch.setattr(connection, "pikku_engine", "djongo", raising=False)
+    messages += run_checks(tags=["pikku"], databases=[])
 
     assert {message.id for message in messages} == {
         "pikku.E001",
@@ -318,5 +328,6 @@ def test_every_message_of_a_check_has_a_hint(monkeypatch: pytest.MonkeyPatch, se
         "pikku.W001",
         "pikku.W002",
         "pikku.W003",
+        "pikku.W006",
     }
     assert all(message.hint for message in messages)
