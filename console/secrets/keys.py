@@ -5,29 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from django.db.models import Count, TextChoices
+from django.db.models import Count
 from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
 
+from console.secrets.states import KeyStatus
 from pikku_storage.exceptions import KeyNotAvailableError
 from pikku_storage.secrets.keyring import Keyring
 from pikku_storage.secrets.models import SealedRow
-
-
-class KeyStatus(TextChoices):
-    """What is known of the key of one version."""
-
-    CURRENT = "current", _("current")
-    OLD = "outdated", _("to be rotated")
-    NEWER = "newer", _("newer than the current one")
-    MISSING = "missing", _("no key")
-    UNSALTED = "unsalted", _("no salt")
-    WRONG = "wrong", _("another key")
-
-    @property
-    def opens(self) -> bool:
-        """Whether rows of that version can be opened, as far as can be told."""
-        return self in {KeyStatus.CURRENT, KeyStatus.OLD, KeyStatus.NEWER}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from console import formatting
 from console.channels.states import ChannelState
 from console.deployments.states import Liveness
-from console.secrets.keys import KeyStatus
+from console.secrets.states import KeyStatus
 from console.workflows.states import State
 from pikku_storage.agents.statuses import AgentRunStatus, ApprovalStatus
 from pikku_storage.virtual_users.statuses import RunStatus as VirtualUserRunStatus

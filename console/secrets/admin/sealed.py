@@ -28,8 +28,9 @@ from console.jsontree import as_text
 from console.keyset import KeysetChangeList
 from console.secrets.audits import audits_of
 from console.secrets.forms import ValueForm, WhyForm
-from console.secrets.keys import KeyStatus, keys_of, progress_of
+from console.secrets.keys import keys_of, progress_of
 from console.secrets.privacy import private
+from console.secrets.states import KeyStatus
 from console.templatetags.pikku_console import pill
 from pikku_storage.access.actors import actor_of
 from pikku_storage.auditing import AuditEvent, record
