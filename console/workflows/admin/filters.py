@@ -8,10 +8,13 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
 from django.db.models import QuerySet
+from django.db.models.fields.json import KT
 from django.http import HttpRequest
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.filters import HIDDEN, MENU, PeriodFilter
+from console.owners import owner_ids_of, owner_names
 from pikku_storage.workflows.models import WorkflowVersion
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.statuses import RunStatus
@@ -61,3 +64,73 @@ class StartedFilter(PeriodFilter):
     title = _("started")
     parameter_name = "started"
     column = "created_at"
+
+
+class OwnerFilter(admin.SimpleListFilter):
+    """By owner: one's own runs, those of nobody, or those of somebody whose name or id one types."""
+
+    title = _("owner")
+    parameter_name = "owner"
+    template = "console/parts/filter_text.html"
+    nobody = "~"
+    """Stands for no owner. Whose id is this is found by the search."""
+
+    def __init__(self, request: HttpRequest, *args: Any) -> None:
+        super().__init__(request, *args)
+        self.others = [(name, value) for name, value in request.GET.items() if name != self.parameter_name]
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterable[tuple[str, Any]]:
+        """Few choices: the owners of a million runs would be a long read."""
+        mine, chosen = str(request.user.pk), request.GET.get(self.parameter_name, "")
+        choices: dict[str, Any] = {mine: _("mine"), self.nobody: _("nobody's")}
+        if chosen and chosen not in choices:
+            choices[chosen] = owner_names([chosen]).get(chosen, chosen)
+        return list(choices.items())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Runs whose owner has that id, or that name."""
+        value = self.value()
+        if not value:
+            return queryset
+        if value == self.nobody:
+            return queryset.filter(owner_id__isnull=True)
+        return queryset.filter(owner_id__in=sorted({value, *owner_ids_of(value)}))
+
+
+class TriggerFilter(admin.SimpleListFilter):
+    """By what started the run. That has no index, so it is looked for among the newest runs of the other filters."""
+
+    title = _("trigger")
+    parameter_name = "trigger"
+    template = MENU
+    newest = 10_000
+    """So many runs are looked through at most: what that costs does not depend on how many there are."""
+    others = {
+        "workflow": _("a workflow"),
+        "schedule": _("a schedule"),
+        "http": _("HTTP"),
+        "code": _("code"),
+        "command": _("a command"),
+    }
+
+    @classmethod
+    def note(cls) -> str:
+        """How far it is looked for."""
+        return gettext("Looked for among the newest %(n)d runs that match the other filters.") % {"n": cls.newest}
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterable[tuple[str, Any]]:
+        """The triggers that the package itself writes, and the one that is chosen."""
+        chosen = request.GET.get(self.parameter_name, "")
+        return [*self.others.items(), *([(chosen, chosen)] if chosen and chosen not in self.others else [])]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Runs whose `wire.type` is that."""
+        value = self.value()
+        if not value:
+            return queryset
+        newest = queryset.order_by("-created_at", "-id").values_list("created_at", flat=True)
+        oldest = newest[self.newest - 1 : self.newest].first()
+        if oldest is not None:
+            queryset = queryset.filter(created_at__gte=oldest)
+        named: QuerySet[Any] = queryset.annotate(console_trigger=KT("wire__type"))
+        return named.filter(console_trigger=value)

@@ -1,0 +1,27 @@
+"""A payload as the pages show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.utils.safestring import SafeString
+
+from console.jsontree import render_tree, size_of
+from pikku_storage.json import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadView:
+    """A payload as shown: a tree cut to size, the whole's size, and where the whole is."""
+
+    title: str
+    tree: SafeString
+    size: int
+    url: str
+    changes: bool = False
+    """Whether it may have been another one earlier in the run."""
+
+    @classmethod
+    def of(cls, title: str, value: Json, url: str, *, changes: bool = False) -> PayloadView:
+        """The view of that value."""
+        return cls(title=title, tree=render_tree(value), size=size_of(value), url=url, changes=changes)
