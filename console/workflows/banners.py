@@ -131,7 +131,8 @@ def ids_of_people(run: RunRow) -> list[str]:
 
 
 def origin_of(run: RunRow, people: Mapping[str, str], url_of: Callable[[str], str]) -> Banner | None:
-    """Which run this one was made from, by whom and why; `None` for one that was started."""
+    """Which run this one was made from, by whom and why; `None` for one that was started. `url_of` is empty for a run
+    that is gone."""
     made = {
         "forkOf": gettext("Forked from {} at <b>{}</b>"),
         "retryOf": gettext("A new try of {}"),
@@ -141,8 +142,9 @@ def origin_of(run: RunRow, people: Mapping[str, str], url_of: Callable[[str], st
     if key is None:
         return None
     origin = run.from_wire(key) or ""
-    link = format_html('<a href="{}"><code>{}</code></a>', url_of(origin), short_id(origin))
-    text = format_html(made[key], link, run.from_wire("forkFrom") or "")
+    url, shown = url_of(origin), format_html("<code>{}</code>", short_id(origin))
+    named = format_html('<a href="{}">{}</a>', url, shown) if url else shown
+    text = format_html(made[key], named, run.from_wire("forkFrom") or "")
     who, why = _who(run.wire, people), run.from_wire("reason")
     if who:
         text = format_html(gettext("{}, by <b>{}</b>"), text, who)

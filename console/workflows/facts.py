@@ -12,7 +12,6 @@ from django.utils.translation import gettext
 
 from console.formatting import absolute, ago, duration, short_id
 from console.workflows.records import RunRow, StepRow
-from console.workflows.runurls import RunUrls
 from console.workflows.states import State
 from console.workflows.timeline import Timeline
 from pikku_storage.workflows.registry import registry
@@ -38,15 +37,16 @@ def facts_of(
     timeline: Timeline,
     people: Mapping[str, str],
     *,
+    parent_url: str,
     now: datetime,
-    site: str,
 ) -> list[Fact]:
-    """What is known of the run. `people` has the names of those whose ids stand in it."""
+    """What is known of the run. `people` has the names of those whose ids stand in it; `parent_url` is empty if the
+    parent is gone."""
     ended, worker = run.ended_at, _last_worker(run, steps)
     return [
         Fact(gettext("Owner"), people.get(run.owner_id or "", run.owner_id or NOTHING), run.owner_id or ""),
         _trigger(run),
-        _parent(run, site),
+        _parent(run, parent_url),
         Fact(gettext("Started"), ago(run.created_at, now), absolute(run.created_at)),
         Fact(
             gettext("Ended"),
@@ -72,12 +72,12 @@ def _trigger(run: RunRow) -> Fact:
     return Fact(gettext("Trigger"), " · ".join(filter(None, (kind, run.from_wire("schedule"), where))), fire)
 
 
-def _parent(run: RunRow, site: str) -> Fact:
+def _parent(run: RunRow, url: str) -> Fact:
     label, parent = gettext("Parent"), run.parent_id
     if parent is None:
         return Fact(label, NOTHING)
-    link = format_html('<a href="{}"><code>{}</code></a>', RunUrls(parent, site).page, short_id(parent))
-    return Fact(label, link, parent)
+    shown = format_html("<code>{}</code>", short_id(parent))
+    return Fact(label, format_html('<a href="{}">{}</a>', url, shown) if url else shown, parent)
 
 
 def _steps(steps: Sequence[StepRow], timeline: Timeline) -> Fact:

@@ -49,8 +49,8 @@ class StepPanel:
 
     @property
     def child_url(self) -> str:
-        """The page of the run that did it; empty without one."""
-        return "" if self.row.child_run_id is None else RunUrls(self.row.child_run_id, self._site).page
+        """The page of the run that did it; empty if that is gone."""
+        return RunUrls(self.row.child_run_id or "", self._site).page if self.step.has_child else ""
 
     @cached_property
     def remarks(self) -> list[str]:

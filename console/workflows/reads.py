@@ -122,19 +122,22 @@ class StepWithPayloads:
     output: Json
     error: Any
     attempts: tuple[Attempt, ...]
+    has_child: bool = False
+    """Whether the run that did it is still there."""
     earlier_attempts: int = 0
     """How many attempts before these are not read."""
 
 
 def read_step(using: str, step_id: str, *, run_ids: Collection[str] | None = None) -> StepWithPayloads | None:
     """A step with its payloads and the errors of its latest attempts; with `run_ids`, only if it is of one of these
-    runs. Two queries."""
+    runs. Two queries, and one for a child."""
     rows = WorkflowStep.objects.using(using).filter(pk=step_id)
     if run_ids is not None:
         rows = rows.filter(run_id__in=run_ids)
     found = rows.values(*STEP_COLUMNS, "run_id", "data", "result", "error").first()
     if found is None:
         return None
+    child = found["child_run_id"]
     history = WorkflowStepHistory._default_manager.using(using).filter(step_id=step_id)
     latest = history.order_by("-created_at", "-attempt").values(*ATTEMPT_COLUMNS, "error")[:ATTEMPTS_SHOWN]
     attempts = list(reversed(latest))
@@ -147,6 +150,7 @@ def read_step(using: str, step_id: str, *, run_ids: Collection[str] | None = Non
         error=found.pop("error"),
         row=StepRow(**found),
         earlier_attempts=before,
+        has_child=child is not None and WorkflowRun.objects.using(using).filter(pk=child).exists(),
         attempts=tuple(
             Attempt(number=number, error=attempt.pop("error"), row=AttemptRow(**attempt))
             for number, attempt in enumerate(attempts, start=before + 1)

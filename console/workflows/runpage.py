@@ -177,7 +177,7 @@ class RunPage:
     @property
     def origin(self) -> Banner | None:
         """Which run it was made from, by whom and why."""
-        return origin_of(self.run, self._people, lambda run_id: RunUrls(run_id, self.site).page)
+        return origin_of(self.run, self._people, self._url_of)
 
     @property
     def awaited_queues(self) -> list[str]:
@@ -187,7 +187,12 @@ class RunPage:
     @cached_property
     def facts(self) -> list[Fact]:
         """The header's table."""
-        return facts_of(self.run, self.steps, self.timeline, self._people, now=self.now, site=self.site)
+        parent_url = self._url_of(self.run.parent_id or "")
+        return facts_of(self.run, self.steps, self.timeline, self._people, parent_url=parent_url, now=self.now)
+
+    def _url_of(self, run_id: str) -> str:
+        """The page of a related run; empty if that is gone."""
+        return next((relation["url"] for relation in self.relations if relation["run"].run_id == run_id), "")
 
     def gate_for(self, user: Any) -> Gate | None:
         """The approval at which the run stands, for somebody who may perhaps answer it."""

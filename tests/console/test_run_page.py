@@ -314,11 +314,11 @@ def test_a_page_costs_the_same_however_long_the_run(
     root_client: Client, steps: int, django_assert_num_queries: Callable[..., Any]
 ) -> None:
     run_id = many_steps(steps)
-    # Session, user; run, steps, attempts; owner, relations, forks; payloads; the opened step and its attempts.
-    with django_assert_num_queries(11):
+    # Session, user; run, steps, attempts; owner, relations, forks; payloads; the opened step, its attempts, its child.
+    with django_assert_num_queries(12):
         page_of(root_client, run_id)
     step_id = WorkflowStep.objects.filter(run_id=run_id).values_list("pk", flat=True)[0]
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         root_client.get(url_of(run_id, "step", step_id))
     # On MongoDB the steps are asked for first, whose attempts these are.
     with django_assert_num_queries(6 if connection.vendor == "mongodb" else 5):
@@ -503,7 +503,10 @@ def test_a_run_of_a_graph_shows_how_far_each_node_is(root_client: Client) -> Non
     assert "on error: undo" in card
     assert "graph TD" in card
     assert "<b>" not in card
-    assert [html.unescape(name) for name in re.findall(r'pk-node-name"[^>]*>(.*?)<', card)] == ["a <b>", *"fail undo spare".split()]
+    assert [html.unescape(name) for name in re.findall(r'pk-node-name"[^>]*>(.*?)<', card)] == [
+        "a <b>",
+        *"fail undo spare".split(),
+    ]
     assert re.findall(r'pk-node" data-state="(\w+)"', card) == ["succeeded", "failed", "succeeded", "unreached"]
     # Of three edges that were not taken one leads to what was not reached; the error edge of the first node is another.
     assert card.count("pk-untaken") == 2
