@@ -30,7 +30,7 @@ from pikku_storage.workflows.graphs.structure import GRAPH_SOURCE
 from pikku_storage.workflows.graphs.view import GraphView
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.registry import registry
-from pikku_storage.workflows.statuses import RunStatus, StepStatus
+from pikku_storage.workflows.statuses import StepStatus
 from pikku_storage.workflows.timeline import TimelineEvent
 
 EVENTS_SHOWN = 100
@@ -197,7 +197,7 @@ class RunPage:
     def gate_for(self, user: Any) -> Gate | None:
         """The approval at which the run stands, for somebody who may perhaps answer it."""
         asking = [step for step in self.steps if step.is_approval and step.status == StepStatus.RUNNING]
-        if not asking or self.run.status != RunStatus.SUSPENDED:
+        if not asking or self.run.is_terminal:
             return None
         found = read_gate(self._runs.db, self.run.id, asking[-1].id)
         if found is None:

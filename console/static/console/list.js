@@ -80,5 +80,5 @@
       menu.querySelector("summary").focus();
     }
   });
-  follow();
+  document.addEventListener("DOMContentLoaded", follow);
 })();
