@@ -16,7 +16,7 @@ from django.utils.translation import gettext, ngettext
 from pikku_storage.json import Json
 
 MOST_NODES = 200
-MOST_TEXT = 12_000
+MOST_TEXT = 8_000
 """Characters of all texts of a tree together: what is pretty costs several times its size in markup."""
 MOST_MEMBERS = 100
 LONGEST_TEXT = 600

@@ -12,7 +12,7 @@ from console.workflows.timeline import Bar, Lane, Timeline, at_moment, select_la
 from console.workflows.timescale import Mark, Scale, idle_stretches, percent
 from pikku_storage.workflows.timeline import reconstruct_state_at
 
-LANES_PER_PAGE = 100
+LANES_PER_PAGE = 70
 ITEMS_PER_GROUP = 25
 ITEMS_PER_PAGE = 100
 """How many items of fan-outs a page shows in all; the rest is a page of its own."""

@@ -19,14 +19,14 @@ from console.workflows.timeline import Lane, Timeline, at_moment
 from pikku_storage.workflows.graphs.view import GraphView
 from pikku_storage.workflows.timeline import reconstruct_state_at
 
-MOST_NODES = 80
+MOST_NODES = 40
 _NAMES = 100
 """So many steps of one node are told to the script that recolours it."""
 _COLUMNS = 6
-_WIDTH, _HEIGHT = 164, 44
-_GAP_X, _GAP_Y = 36, 18
+_WIDTH, _HEIGHT = 156, 44
+_GAP_X, _GAP_Y = 46, 18
 _BAND_GAP = 34
-_LETTERS = 22
+_LETTERS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

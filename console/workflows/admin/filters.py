@@ -8,9 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
 from django.db.models import QuerySet
-from django.db.models.fields.json import KT
 from django.http import HttpRequest
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.filters import HIDDEN, MENU, PeriodFilter
@@ -98,39 +96,23 @@ class OwnerFilter(admin.SimpleListFilter):
 
 
 class TriggerFilter(admin.SimpleListFilter):
-    """By what started the run. That has no index, so it is looked for among the newest runs of the other filters."""
+    """By what started the run."""
 
     title = _("trigger")
     parameter_name = "trigger"
     template = MENU
-    newest = 10_000
-    """So many runs are looked through at most: what that costs does not depend on how many there are."""
-    others = {
-        "workflow": _("a workflow"),
-        "schedule": _("a schedule"),
-        "http": _("HTTP"),
+    known = {
         "code": _("code"),
-        "command": _("a command"),
+        "http": _("HTTP"),
+        "schedule": _("a schedule"),
+        "workflow": _("a workflow"),
     }
-
-    @classmethod
-    def note(cls) -> str:
-        """How far it is looked for."""
-        return gettext("Looked for among the newest %(n)d runs that match the other filters.") % {"n": cls.newest}
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterable[tuple[str, Any]]:
         """The triggers that the package itself writes, and the one that is chosen."""
         chosen = request.GET.get(self.parameter_name, "")
-        return [*self.others.items(), *([(chosen, chosen)] if chosen and chosen not in self.others else [])]
+        return [*self.known.items(), *([(chosen, chosen)] if chosen and chosen not in self.known else [])]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Runs whose `wire.type` is that."""
-        value = self.value()
-        if not value:
-            return queryset
-        newest = queryset.order_by("-created_at", "-id").values_list("created_at", flat=True)
-        oldest = newest[self.newest - 1 : self.newest].first()
-        if oldest is not None:
-            queryset = queryset.filter(created_at__gte=oldest)
-        named: QuerySet[Any] = queryset.annotate(console_trigger=KT("wire__type"))
-        return named.filter(console_trigger=value)
+        """Runs whose `wire.type` is that; those of other programs are not found."""
+        return queryset.filter(wire_type=self.value()) if self.value() else queryset

@@ -106,13 +106,12 @@ class RunAdmin(AnsweredRunAdmin):
             row.__dict__["console_facts"] = _RowFacts(counts[row.pk], owner, now)
 
     def list_context(self, request: HttpRequest, changes: KeysetChangeList) -> dict[str, Any]:
-        """With the tabs, whether anything listed goes on, and how far the trigger was looked for."""
+        """With the tabs, and whether anything listed goes on."""
         is_active = any(row.status not in TERMINAL_RUN_STATUSES for row in changes.result_list)
         return {
             **super().list_context(request, changes),
             "tabs": self._tabs(request, changes),
             "is_active": is_active,
-            "list_note": TriggerFilter.note() if request.GET.get(TriggerFilter.parameter_name) else "",
         }
 
     def _tabs(self, request: HttpRequest, changes: KeysetChangeList) -> list[StatusTab]:
