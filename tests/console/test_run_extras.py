@@ -17,8 +17,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
+from console.jsontree import MOST_TEXT, render_tree
 from console.workflows import listening
 from console.workflows.reads import ATTEMPTS_SHOWN
+from console.workflows.walk import MOST_NODES as MOST_WALKED
 from pikku_storage import auditing
 from pikku_storage.agents.models import AgentMessage, AgentThread, AgentToolCall
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
@@ -180,7 +182,7 @@ def test_an_opened_child_shows_its_lanes_beneath_its_step(root_client: Client) -
     page = root_client.get(url_of(parent)).content.decode()
     assert "inner 0" not in page
     assert f'href="?open={one}"' in page
-    page = root_client.get(url_of(parent), {"open": [one, "no-such-run", parent]}).content.decode()
+    page = root_client.get(url_of(parent), [("open", one), ("open", "no-such-run"), ("open", parent)]).content.decode()
     names = re.findall(r'pk-name">(.*?)</span>', page)
     assert names == ["outer 0", *(f"inner {index} &lt;b&gt;" for index in range(3)), "outer 1"]
     assert f"open={one}&amp;open=no-such-run" in page
@@ -196,7 +198,7 @@ def test_an_opened_child_shows_its_lanes_beneath_its_step(root_client: Client) -
 
 def test_opened_children_are_as_they_were_then(root_client: Client) -> None:
     parent, (one,) = family(1)
-    page = root_client.get(url_of(parent), {"open": one, "at": 2}).content.decode()
+    page = root_client.get(url_of(parent), {"open": one, "at": "2"}).content.decode()
     states = re.findall(r'pk-lane[^"]*" data-state="(\w+)" data-nested', page)
     # The moment is that of the second event: the child's first step was begun just then.
     assert states == ["running", "unreached", "unreached"]
@@ -324,3 +326,14 @@ def test_ten_thousand_events_and_large_payloads_are_a_light_page(
     with django_assert_max_num_queries(13):
         page = root_client.get(url_of(run_id), {"step": story.steps[3].pk})
     assert len(page.content) < 300_000
+    assert page.content.decode().count('class="pk-node"') == MOST_WALKED
+    with django_assert_max_num_queries(9):
+        live = root_client.get(url_of(run_id, "live"), {"grow": "1", "seen": "x"})
+    assert len(live.content) < 300_000
+
+
+def test_a_tree_of_many_texts_is_bounded() -> None:
+    html = render_tree([{"text": "y" * 590} for _ in range(99)])
+    assert html.count("y") < MOST_TEXT + 100
+    assert len(html) < 20_000
+    assert render_tree({f"k{index}": index for index in range(90)}).count("<li>") == 90
