@@ -23,7 +23,7 @@ MOST_NODES = 40
 _NAMES = 100
 """So many steps of one node are told to the script that recolours it."""
 _COLUMNS = 6
-_WIDTH, _HEIGHT = 156, 44
+_WIDTH, _HEIGHT = 156, 56
 _GAP_X, _GAP_Y = 46, 18
 _BAND_GAP = 34
 _LETTERS = 20
@@ -82,7 +82,7 @@ class PlacedNode:
     @property
     def short_function(self) -> str:
         """The function's name as far as it fits."""
-        return shorten(self.node.function, _LETTERS + 4)
+        return shorten(self.node.function, _LETTERS + 3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -253,8 +254,9 @@ class RunAdmin(AnsweredRunAdmin):
             "page": page,
             "may_operate": may_operate,
             "operations": page.operations if may_operate else [],
-            "gate": page.gate_for(request.user) if may_operate else None,
-            "thread": related_thread(request, page.run, using=using, site=self.admin_site.name),
+            # Read only where the template shows them, which a page that merely grows does not.
+            "gate": partial(page.gate_for, request.user) if may_operate else None,
+            "thread": partial(related_thread, request, page.run, using=using, site=self.admin_site.name),
         }
 
     def workers_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
