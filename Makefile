@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RANDOM_TEXT = $$($(BIN)/python -c "import secrets; print(secrets.token_urlsafe(60))")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench mongodb clean
+.PHONY: help demo test check format bench mongodb messages clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,11 @@ format: $(VENV)/.installed-dev ## Format the code and mend what the linter can m
 
 bench: $(VENV)/.installed-bench ## Measure, beside our peers (BENCH_QUICK=1: under a minute)
 	$(BIN)/python -m benchmarks
+
+messages: $(VENV)/.installed-dev ## Collect the texts to be translated, and compile the translations (needs GNU gettext)
+	@for app in console pikku_storage; do \
+	  (cd $$app && ../$(BIN)/django-admin makemessages --locale de --no-wrap --add-location file && ../$(BIN)/django-admin compilemessages --locale de) || exit 1; \
+	done
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .venv-* var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.apps import apps
 from django.contrib import admin, messages
 from django.contrib.admin.options import ShowFacets
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
+from django.forms import Media
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
@@ -58,9 +60,11 @@ class EngineRowAdmin(_ModelAdmin):
     show_facets = ShowFacets.NEVER
     preserve_filters = False
 
-    class Media:
-        css = {"all": ["console/console.css"]}
-        js = ["console/list.js"]
+    @property
+    def media(self) -> Media:
+        """The console's styles and scripts; under django-unfold the colours that these need as well."""
+        styles = ["console/console.css", *(["console/unfold.css"] if apps.is_installed("unfold") else [])]
+        return super().media + Media(css={"all": styles}, js=["console/list.js", "console/zone.js"])
 
     # -- the gate ----------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
@@ -77,6 +78,8 @@ class KeysetChangeList(ChangeList):
     def _key(self, row: Model) -> str:
         value = getattr(row, self._columns[0])
         first = value.isoformat() if isinstance(value, datetime) else str(value)
+        # A name may hold the separator.
+        first = first.replace("%", "%25").replace(_SEPARATOR, "%7E")
         return f"{first}{_SEPARATOR}{getattr(row, self._columns[1])}"
 
     @property
@@ -89,7 +92,7 @@ class KeysetChangeList(ChangeList):
         column = cast("Field[Any, Any]", self.model._meta.get_field(first))
         text, separator, identifier = key.partition(_SEPARATOR)
         try:
-            value = column.to_python(text)
+            value = column.to_python(unquote(text))
         except ValidationError as error:
             raise IncorrectLookupParameters(error) from error
         if not separator or not text:

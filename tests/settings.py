@@ -19,6 +19,9 @@ for _database in DATABASES.values():
     # A file and not `:memory:`, because threads and processes share it.
     _is_file = _database["ENGINE"] == "django.db.backends.sqlite3"
     _database["NAME"] = str(Path(tempfile.gettempdir()) / f"{_name}.sqlite3") if _is_file else _name
+    if _is_file:
+        # Processes are killed here, never the machine.
+        _database["OPTIONS"]["init_command"] += "PRAGMA synchronous=OFF;"
     _database["TEST"] = {"NAME": _database["NAME"]}
     _database["HOST"] = _database.get("HOST", "").replace("{worker}", _worker)
     # A test counts its own connections.

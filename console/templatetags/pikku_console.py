@@ -11,8 +11,10 @@ from urllib.parse import urlencode
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
 
 from console import formatting
+from console.secrets.keys import KeyStatus
 from console.workflows.runurls import RunUrls
 from console.workflows.states import State
 from pikku_storage.workflows.schedules.policies import ScheduleState
@@ -26,6 +28,12 @@ _LABELS: dict[str, Any] = {
     **dict(ScheduleState.choices),
     **dict(VersionStatus.choices),
     **dict(RunStatus.choices),
+    **dict(KeyStatus.choices),
+    "success": _("success"),
+    "denied": _("denied"),
+    "system": _("system"),
+    "own": _("made here"),
+    "stale": _("stale"),
 }
 
 

@@ -5,21 +5,9 @@ from __future__ import annotations
 from django.db import connections
 from django.db.models import Q, QuerySet
 
+from console.lookups import id_prefix
 from console.owners import owner_ids_of
 from pikku_storage.workflows.models import WorkflowRun
-
-_LAST_CHARACTER = "\U0010ffff"
-
-
-def id_prefix(prefix: str, vendor: str) -> Q:
-    """Ids that begin with `prefix`, in the form for which this database uses the primary key's index.
-
-    PostgreSQL has a pattern index for LIKE, and its collations do not sort by code point. SQLite's LIKE ignores case
-    and therefore the index, but its order is that of the bytes.
-    """
-    if vendor == "postgresql":
-        return Q(pk__startswith=prefix)
-    return Q(pk__gte=prefix, pk__lt=prefix + _LAST_CHARACTER)
 
 
 def search_runs(runs: QuerySet[WorkflowRun], term: str) -> QuerySet[WorkflowRun]:

@@ -125,7 +125,7 @@ class UserRole(Grant):
     class Meta:
         db_table = "pikku_user_role"
         verbose_name = _("role of a user")
-        verbose_name_plural = _("roles of users")
+        verbose_name_plural = _("grants to users")
         ordering = ("user_id", "role_id")
         indexes = (
             models.Index(fields=("user_id", "role"), name="pikku_user_role_user_idx"),

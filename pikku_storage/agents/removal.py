@@ -7,6 +7,7 @@ waits, or the deletion begins again, and elsewhere what was written is deleted a
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
@@ -41,8 +42,10 @@ def remove_thread(using: str, thread_id: str) -> bool:
             _remove_contents(using, thread_id)
             return threads.remove(thread_id)
 
-    # Most of it in batches, so that no transaction takes long.
-    _remove_contents(using, thread_id)
+    # Most of it in batches, so that no transaction takes long. What somebody writes into it at this moment can be in
+    # the way of a batch, and is left to the transaction.
+    with suppress(IntegrityError):
+        _remove_contents(using, thread_id)
     for _ in range(_TRIES):
         try:
             removed = threads.engine.retrying(write)

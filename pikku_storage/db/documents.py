@@ -9,6 +9,9 @@ is the collection of sessions.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from django.db import connections, models
@@ -22,6 +25,7 @@ CAMEL_CASE = frozenset({"pikku_access", "pikku_agents", "pikku_channels", "pikku
 COLLECTIONS = {"pikku_user_sessions": "pikkuUserSessions"}
 """What the collection of a table is called, if not as the table."""
 _WORD = re.compile("_([a-z])")
+_named_for: ContextVar[str | None] = ContextVar("_named_for", default=None)
 
 
 def are_kept_in(alias: str) -> bool:
@@ -29,8 +33,18 @@ def are_kept_in(alias: str) -> bool:
     return bool(connections[alias].vendor == VENDOR)
 
 
+@contextmanager
+def naming_for(alias: str) -> Iterator[None]:
+    """Model classes that are made inside are named as the database of that alias names them."""
+    token = _named_for.set(alias)
+    try:
+        yield
+    finally:
+        _named_for.reset(token)
+
+
 def _name(sender: type[models.Model], **kwargs: Any) -> None:
-    if not sender._meta.app_label.startswith(APP_LABELS) or not are_kept_in(settings.DATABASE):
+    if not sender._meta.app_label.startswith(APP_LABELS) or not are_kept_in(_named_for.get() or settings.DATABASE):
         return
     if sender._meta.app_label in CAMEL_CASE:
         for field in sender._meta.local_concrete_fields:

@@ -77,8 +77,10 @@ def _shape_of(operation: Operation, counts_lists: bool, values: list[Any]) -> Op
         sets = _sets(operation.values, values)
         return Update, operation.model, sets, _compares(operation.where, counts_lists, values)
     if isinstance(operation, InsertMany):
-        sets = (*_sets(operation.common, values), *[(name, _EACH, 0) for name in operation.rows[0]])
-        values.append([list(row.values()) for row in operation.rows])
+        own = tuple(operation.rows[0])
+        sets = (*_sets(operation.common, values), *[(name, _EACH, 0) for name in own])
+        # By name: the rows have the same columns, and not always in the same order.
+        values.append([[row[name] for name in own] for row in operation.rows])
         return InsertMany, operation.model, sets, ()
     kind = Delete if isinstance(operation, Delete) else Guard
     return kind, operation.model, (), _compares(operation.where, counts_lists, values)

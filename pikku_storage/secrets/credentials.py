@@ -14,7 +14,7 @@ from pikku_storage.exceptions import InvalidCredentialError, SecretAccessDeniedE
 from pikku_storage.json import Json, to_text
 from pikku_storage.secrets.keys import Purpose
 from pikku_storage.secrets.models import Action, Credential, CredentialAudit
-from pikku_storage.secrets.store import SealedStore
+from pikku_storage.secrets.store import Doing, SealedStore
 from pikku_storage.secrets.values import SecretValue, hide
 
 
@@ -27,32 +27,33 @@ class CredentialService(SealedStore):
     _purpose = Purpose.CREDENTIALS
     _identity = ("id", "name", "user_id")
 
-    def get(self, name: str, user_id: str | None = None) -> SecretValue | None:
-        """The credential, to be revealed; `None` if there is none.
+    def get(
+        self, name: str, user_id: str | None = None, *, by: Any = None, reason: str | None = None
+    ) -> SecretValue | None:
+        """The credential, to be revealed; `None` if there is none. `by` and `reason`, who wants it and what for, are
+        for the audit.
 
         Raises `SecretDecryptionError`, `KeyNotAvailableError`, and `InvalidCredentialError` for what is no JSON.
         """
         rows = self._read(self._rows.filter(pk=_row_of(name, user_id)["id"]))
-        if not rows:
-            return None
-        value = self._value(rows[0])
-        self._record(Action.READ, rows)
-        return value
+        return self._opened(rows[0], Doing.of(by, reason), self._value) if rows else None
 
     def has(self, name: str, user_id: str | None = None) -> bool:
         """Whether there is one. It is not opened, and this is not audited."""
         return self._rows.filter(pk=_row_of(name, user_id)["id"]).exists()
 
-    def set(self, name: str, value: Any, user_id: str | None = None) -> None:
-        """Store a credential, in place of an earlier one. Raises `PayloadError` for what is no JSON or no name, and
-        `KeyNotAvailableError`; then nothing is written."""
+    def set(
+        self, name: str, value: Any, user_id: str | None = None, *, by: Any = None, reason: str | None = None
+    ) -> None:
+        """Store a credential, in place of an earlier one. `by` and `reason` are for the audit. Raises `PayloadError`
+        for what is no JSON or no name, and `KeyNotAvailableError`; then nothing is written."""
         # Not bare any more, where a debug page would show it.
         value = hide(value)
-        self._put(_row_of(name, user_id), value)
+        self._put(_row_of(name, user_id), value, Doing.of(by, reason))
 
-    def delete(self, name: str, user_id: str | None = None) -> None:
-        """Delete a credential, if it is there."""
-        self._delete(_row_of(name, user_id))
+    def delete(self, name: str, user_id: str | None = None, *, by: Any = None, reason: str | None = None) -> None:
+        """Delete a credential, if it is there. `by` and `reason` are for the audit."""
+        self._delete(_row_of(name, user_id), Doing.of(by, reason))
 
     def get_all(self, user_id: str) -> dict[str, SecretValue]:
         """All credentials of a user by name, and nobody else's: not those of everybody."""

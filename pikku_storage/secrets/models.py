@@ -11,11 +11,12 @@ import json
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from pikku_storage.db.fields import ExactCharField, ExactTextField, MillisecondDateTimeField
+from pikku_storage.db.fields import ExactCharField, ExactTextField, MillisecondDateTimeField, text_id
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.secrets.querysets import AuditQuerySet, EnvelopeQuerySet, SaltQuerySet
 
 NAME_LENGTH = 255
+REASON_LENGTH = 500
 
 
 class Action(models.TextChoices):
@@ -68,6 +69,11 @@ class AuditRow(models.Model):
     id = ExactCharField(primary_key=True, max_length=36, default=new_id, editable=False)
     action = ExactCharField(_("action"), max_length=20, choices=Action)
     performed_at = MillisecondDateTimeField(_("time"))
+    # Ours: who did it and why, where somebody said so, and `failed` for a value that did not open. All are null in rows
+    # of programs that know nothing of them.
+    performed_by = text_id(verbose_name=_("by"), null=True)
+    outcome = ExactCharField(_("outcome"), max_length=20, null=True)
+    reason = ExactCharField(_("reason"), max_length=REASON_LENGTH, null=True)
 
     objects = AuditQuerySet.as_manager()
 
@@ -166,7 +172,10 @@ class CredentialAudit(AuditRow):
         verbose_name = _("audit of a credential")
         verbose_name_plural = _("audits of credentials")
         ordering = ("performed_at", "id")
-        indexes = (models.Index(fields=("credential_name", "performed_at"), name="idx_credentials_audit_name"),)
+        indexes = (
+            models.Index(fields=("credential_name", "performed_at"), name="idx_credentials_audit_name"),
+            models.Index(fields=("credential_name", "user_id", "performed_at"), name="idx_credentials_audit_user"),
+        )
 
     def __str__(self) -> str:
         return f"{self.action} {self.credential_name}"

@@ -63,8 +63,17 @@ class SaltQuerySet(EngineQuerySet["KekSalt"]):
 class AuditQuerySet(EngineQuerySet["AuditRow"]):
     """The audit of secrets or credentials. Rows are only ever added."""
 
-    def record(self, action: str, subjects: Sequence[Mapping[str, Any]], *, at: datetime) -> None:
-        """Add a row for each subject: the columns that say what it was done to."""
+    def record(
+        self,
+        action: str,
+        subjects: Sequence[Mapping[str, Any]],
+        *,
+        at: datetime,
+        known: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a row for each subject: the columns that say what it was done to. All get what is `known`: by whom, with
+        which outcome, and why."""
         if subjects:
             rows = [{"id": new_id(), **subject} for subject in subjects]
-            self.engine.apply(InsertMany(self.model, {"action": action, "performed_at": at}, rows))
+            common = {"action": action, "performed_at": at, **(known or {})}
+            self.engine.apply(InsertMany(self.model, common, rows))

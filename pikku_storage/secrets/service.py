@@ -14,7 +14,7 @@ from pikku_storage.secrets.hosts import check_host
 from pikku_storage.secrets.keys import Purpose
 from pikku_storage.secrets.models import Action, Secret, SecretAudit
 from pikku_storage.secrets.rotation import BATCH
-from pikku_storage.secrets.store import SealedStore
+from pikku_storage.secrets.store import Doing, SealedStore
 from pikku_storage.secrets.values import SecretValue, hide
 
 
@@ -26,8 +26,11 @@ class SecretService(SealedStore):
     _purpose = Purpose.SECRETS
     _identity = ("key",)
 
-    def get_secret(self, key: str, *, host: str | None = None) -> SecretValue:
-        """The secret of that name, to be revealed. `host` is where it will be sent to, if anywhere.
+    def get_secret(
+        self, key: str, *, host: str | None = None, by: Any = None, reason: str | None = None
+    ) -> SecretValue:
+        """The secret of that name, to be revealed. `host` is where it will be sent to, if anywhere; `by` and `reason`,
+        who wants it and what for, are for the audit.
 
         Raises `SecretNotFoundError`, `SecretDecryptionError`, `KeyNotAvailableError`, `SecretHostNotAllowedError`.
         """
@@ -36,9 +39,7 @@ class SecretService(SealedStore):
         rows = self._read(self._rows.filter(pk=_name(key)))
         if not rows:
             raise SecretNotFoundError(key)
-        value = SecretValue(self._open(rows[0]))
-        self._record(Action.READ, rows)
-        return value
+        return self._opened(rows[0], Doing.of(by, reason), lambda row: SecretValue(self._open(row)))
 
     def get_secrets(self, keys: Iterable[str]) -> dict[str, SecretValue]:
         """The secrets of these names; those that are not there are left out. Raises as `get_secret` does."""
@@ -56,18 +57,18 @@ class SecretService(SealedStore):
         except PayloadError:
             return False
 
-    def set_secret(self, key: str, value: Any) -> None:
-        """Store a secret, in place of an earlier one of that name.
+    def set_secret(self, key: str, value: Any, *, by: Any = None, reason: str | None = None) -> None:
+        """Store a secret, in place of an earlier one of that name. `by` and `reason` are for the audit.
 
         Raises `PayloadError` for what is no JSON or no name, and `KeyNotAvailableError`; then nothing is written.
         """
         # Not bare any more, where a debug page would show it.
         value = hide(value)
-        self._put({"key": _name(key)}, value)
+        self._put({"key": _name(key)}, value, Doing.of(by, reason))
 
-    def delete_secret(self, key: str) -> None:
-        """Delete a secret, if it is there."""
-        self._delete({"key": _name(key)})
+    def delete_secret(self, key: str, *, by: Any = None, reason: str | None = None) -> None:
+        """Delete a secret, if it is there. `by` and `reason` are for the audit."""
+        self._delete({"key": _name(key)}, Doing.of(by, reason))
 
     def scoped(self, keys: Iterable[str]) -> ScopedSecrets:
         """A view for code that needs these secrets only, and changes none."""

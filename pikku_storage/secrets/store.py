@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from django.db import router, transaction
 
+from pikku_storage.access.actors import Actor, identity_of
 from pikku_storage.async_twins import AsyncTwins
-from pikku_storage.auditing import AuditEvent, record_all
+from pikku_storage.auditing import AuditEvent, Outcome, record_all
 from pikku_storage.conf import SecretFormat, settings
 from pikku_storage.crypto.bound import Place
 from pikku_storage.db import engine
 from pikku_storage.db.operations import Swap
 from pikku_storage.exceptions import NothingToRotateError, SecretError
-from pikku_storage.json import Json
+from pikku_storage.json import Json, to_text
 from pikku_storage.secrets.keyring import Keyring
 from pikku_storage.secrets.keys import KeyProvider, Purpose
-from pikku_storage.secrets.models import Action, AuditRow, SealedRow
+from pikku_storage.secrets.models import REASON_LENGTH, Action, AuditRow, SealedRow
 from pikku_storage.secrets.querysets import AuditQuerySet, EnvelopeQuerySet
 from pikku_storage.secrets.rotation import BATCH, Row, SealedTable, rotate
 from pikku_storage.secrets.sealing import Sealed, seal, unseal
@@ -27,6 +29,30 @@ SEALED_COLUMNS = ("key_version", "wrapped_dek", "ciphertext")
 _DONE = {Action.READ: "read", Action.WRITE: "written", Action.DELETE: "deleted", Action.ROTATE: "rotated"}
 _TOLD = {"secret_key": "key", "credential_name": "name", "user_id": "userId"}
 """What the audit trail calls the columns of the audits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """Who does something, why, and how it went."""
+
+    actor: Actor = field(default_factory=Actor)
+    reason: str | None = None
+    outcome: Outcome = "success"
+
+    @classmethod
+    def of(cls, by: Any, reason: str | None) -> Doing:
+        """As callers of the services say it; an empty reason is none. Raises `PayloadError` for one that is no text, or
+        too long."""
+        return cls(identity_of(by), to_text(reason, root="$reason", longest=REASON_LENGTH) if reason else None)
+
+    def columns(self) -> dict[str, Any]:
+        """What an audit says of it, without what is not known: rows look as ever where nobody says anything."""
+        columns = {"performed_by": self.actor.user_id, "reason": self.reason}
+        known = {name: value for name, value in columns.items() if value is not None}
+        return {**known, "outcome": self.outcome} if known or self.outcome != "success" else known
+
+
+NOBODY = Doing()
 
 
 class SealedStore(AsyncTwins):
@@ -112,7 +138,19 @@ class SealedStore(AsyncTwins):
         columns = {name: row.get(name, "") for name in SEALED_COLUMNS}
         return Sealed(subject=self._subject(row), place=self._place(row), **columns)
 
-    def _put(self, identity: Mapping[str, Any], value: SecretValue) -> None:
+    def _opened(
+        self, row: Mapping[str, Any], doing: Doing, read: Callable[[Mapping[str, Any]], SecretValue]
+    ) -> SecretValue:
+        """What `read` makes of a row, and the audit of that, whether it opens or not."""
+        try:
+            value = read(row)
+        except SecretError:
+            self._record(Action.READ, [row], replace(doing, outcome="failed"))
+            raise
+        self._record(Action.READ, [row], doing)
+        return value
+
+    def _put(self, identity: Mapping[str, Any], value: SecretValue, doing: Doing = NOBODY) -> None:
         subject = self._subject(identity)
         checked = plain(value, root=subject)
         binds = settings.SECRET_FORMAT is not SecretFormat.COMPATIBLE
@@ -125,41 +163,43 @@ class SealedStore(AsyncTwins):
             self._rows.put(identity, columns, at=at)
             return [identity]
 
-        self._together(Action.WRITE, write)
+        self._together(Action.WRITE, write, doing)
 
-    def _delete(self, identity: Mapping[str, Any]) -> None:
+    def _delete(self, identity: Mapping[str, Any], doing: Doing = NOBODY) -> None:
         def write() -> list[Mapping[str, Any]]:
             self._rows.remove(identity[self._identity[0]])
             return [identity]
 
-        self._together(Action.DELETE, write)
+        self._together(Action.DELETE, write, doing)
 
-    def _record(self, action: Action, identities: Sequence[Mapping[str, Any]]) -> None:
+    def _record(self, action: Action, identities: Sequence[Mapping[str, Any]], doing: Doing = NOBODY) -> None:
         wanted = settings.SECRET_AUDIT if self._audit is None else self._audit
         if action is Action.READ:
             wanted = wanted and (settings.SECRET_AUDIT_READS if self._audit_reads is None else self._audit_reads)
         if wanted:
             subjects = [self._audited(identity) for identity in identities]
-            self._audits.record(action.value, subjects, at=engine(self._using).now())
-            self._tell_trail(action, subjects)
+            self._audits.record(action.value, subjects, at=engine(self._using).now(), known=doing.columns())
+            self._tell_trail(action, subjects, doing)
 
-    def _tell_trail(self, action: Action, subjects: Sequence[Mapping[str, Any]]) -> None:
+    def _tell_trail(self, action: Action, subjects: Sequence[Mapping[str, Any]], doing: Doing) -> None:
         """One event for each, and one for all that a step of a rotation did: its own audit names them."""
         metadata: list[dict[str, Json]] = [{_TOLD[name]: value for name, value in each.items()} for each in subjects]
         if action is Action.ROTATE and subjects:
             metadata = [{"count": len(subjects), "keyVersion": self._keyring.current_version}]
         what = f"{self._model._meta.model_name}.{_DONE[action]}"
-        events = [AuditEvent(type=what, outcome="success", wire_type="secrets", metadata=each) for each in metadata]
+        because = {} if doing.reason is None else {"reason": doing.reason}
+        common: dict[str, Any] = {"type": what, "outcome": doing.outcome, "wire_type": "secrets", "actor": doing.actor}
+        events = [AuditEvent(**common, metadata={**each, **because}) for each in metadata]
         record_all(events, using=self._using)
 
-    def _together(self, action: Action, write: Callable[[], Sequence[Mapping[str, Any]]]) -> int:
+    def _together(self, action: Action, write: Callable[[], Sequence[Mapping[str, Any]]], doing: Doing = NOBODY) -> int:
         """A write, which answers what it was about, and its audit, as one transaction where there are any; answers how
         many it was about."""
 
         def in_transaction() -> int:
             with transaction.atomic(using=self._using):
                 done = write()
-                self._record(action, done)
+                self._record(action, done, doing)
                 return len(done)
 
         return engine(self._using).retrying(in_transaction)

@@ -120,10 +120,13 @@ class WebhookService(AsyncTwins):
 
     def replay(self, delivery_id: str, *, by: Any = None) -> Delivery:
         """Send once more what was delivered or has failed, with as many attempts as at first. One that is under way is
-        left alone. It is audited. Raises `WebhookNotFoundError`."""
-        row = self._rows.filter(pk=delivery_id).values(*Delivery.COLUMNS, "retries").first()
+        left alone. It is audited. Raises `WebhookNotFoundError`, and `WebhookInputError` for one that was brought over
+        from another program, which did not keep what it sent."""
+        row = self._rows.filter(pk=delivery_id).values(*Delivery.COLUMNS, "retries", "body").first()
         if row is None:
             raise WebhookNotFoundError(delivery_id)
+        if not row.pop("body"):
+            raise WebhookInputError(f"Webhook delivery {delivery_id} was brought over without its body")
         now = self._engine.now()
         due_at = now + timedelta(milliseconds=settings.PATIENCE)
         most = row["attempts"] + row.pop("retries") + 1

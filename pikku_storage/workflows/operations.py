@@ -16,6 +16,7 @@ from pikku_storage.workflows.controls import WorkflowControls
 from pikku_storage.workflows.engine.answers import approve
 from pikku_storage.workflows.engine.children import see_off
 from pikku_storage.workflows.engine.copies import copy_run, kept_for_fork, kept_for_retry
+from pikku_storage.workflows.engine.imported import is_held, take_up
 from pikku_storage.workflows.engine.open_gates import pass_suspensions
 from pikku_storage.workflows.engine.programs import is_of_graph
 from pikku_storage.workflows.errors import WORKFLOW_CANCELLED, coded_error
@@ -55,6 +56,9 @@ class WorkflowOperations(WorkflowControls, WorkflowStorage):
         return True
 
     def _resume(self, run_id: str) -> bool:
+        run = self._runtime.read_run(run_id)
+        if run is not None and is_held(run):
+            take_up(self._runtime, run_id)
         pass_suspensions(self._runtime, run_id)
         if not self._runtime.runs.resume(run_id, at=self._runtime.now()):
             return False

@@ -147,7 +147,7 @@ class Scene:
         self.others.append(self.relay)
 
     def place(
-        self, orders: int, *, most_open: int = 20, width: int = 3, seconds: float = 0.0, patience: float = 120
+        self, orders: int, *, most_open: int = 20, width: int = 3, seconds: float = 0.0, patience: float = 240
     ) -> Orders:
         """Place orders, not too many at once, whose items take so many seconds each, and watch them."""
         log = self.workers.folder / "observer.log"

@@ -13,7 +13,7 @@ from tests.chaos.servers import BadLine, PrivatePostgres
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.timeout(280),
+    pytest.mark.timeout(500),
     # On SQLite there is no server to crash, and the machine's clock is everybody's.
     pytest.mark.skipif(connection.vendor != "postgresql", reason="about PostgreSQL; DATABASE_URL names another engine"),
 ]
@@ -52,7 +52,7 @@ def test_the_database_is_slow_and_drops_connections(
     scene.start_beat()
     scene.start_worker()
     scene.start_worker()
-    orders = scene.place(20, patience=180)
+    orders = scene.place(20, patience=360)
     orders.wait_for(5)
     line.tell("cut")
     orders.wait_for(12)

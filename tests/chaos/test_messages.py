@@ -12,7 +12,7 @@ import redis
 from tests.chaos.conftest import Scene
 from tests.chaos.servers import BadLine, PrivateRedis
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(500)]
 
 TWICE = "tests.integration.dispatchers.EachTwice"
 A_THIRD_LOST = "tests.integration.dispatchers.AThirdLost"
@@ -37,7 +37,7 @@ def test_a_third_of_the_messages_is_lost(
     scene.start_beat()
     scene.start_worker()
     scene.start_worker()
-    report = scene.see_through(scene.place(32, patience=200))
+    report = scene.see_through(scene.place(32, patience=400))
     assert report["lost"] == 0
 
 

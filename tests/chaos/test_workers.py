@@ -16,7 +16,7 @@ import pytest
 
 from tests.chaos.conftest import Scene
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(500)]
 
 MOST_KILLS = 10
 TOO_LATE = "ended too late; its outcome is dropped"
@@ -27,7 +27,7 @@ def test_workers_killed_at_random(scene: Scene) -> None:
     scene.start_beat()
     scene.start_worker()
     scene.start_worker()
-    orders = scene.place(200, seconds=0.05, patience=220)
+    orders = scene.place(200, seconds=0.05, patience=440)
     kills = 0
     while not orders.are_over and kills < MOST_KILLS:
         time.sleep(scene.chance.uniform(0.2, 3.0))

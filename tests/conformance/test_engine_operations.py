@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from pikku_storage.db import Engine, engine
 from pikku_storage.db.clock import Clock
 from pikku_storage.db.fields import PayloadField, encode
-from pikku_storage.db.operations import Delete, Expired, Guard, Insert, KeepOr, Operation, OrNull, Update
+from pikku_storage.db.operations import Delete, Expired, Guard, Insert, InsertMany, KeepOr, Operation, OrNull, Update
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep
 from tests.conformance.support import DATABASE, connection, needs_transactions
 
@@ -116,6 +116,16 @@ def test_what_is_deleted_is_what_meets_the_conditions(db_engine: Engine, run: No
 
 
 @needs_transactions
+def test_many_rows_have_their_columns_in_any_order(db_engine: Engine) -> None:
+    first = {"id": "1", "workflow": "w", "status": "running", "input": {"n": 1}, "created_at": AT, "updated_at": AT}
+    second = dict(reversed([*{**first, "id": "2", "workflow": "v", "created_at": AT + SECOND}.items()]))
+
+    db_engine.apply(InsertMany(WorkflowRun, {}, [first, second]))
+
+    rows = WorkflowRun.objects.order_by("id").values(*first)
+    assert list(rows) == [first, second]
+
+
 def test_a_write_to_many_rows_is_followed_by_one_insert(db_engine: Engine, run: None) -> None:
     db_engine.apply(new_step("a"), new_step("b"))
     every = Update(WorkflowStep, {"run_id": "run", "status": "pending"}, {"status": "scheduled"})

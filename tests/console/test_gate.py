@@ -64,7 +64,7 @@ class Address:
     def answer_to(self, *scopes: str, is_own: bool = False) -> int:
         """The table: any verb of the area lets in, unless the address needs one of them. What is owned is seen by its
         owner, who may do nothing that a verb is needed for; everybody on the staff has a list of what is theirs."""
-        area, needed = self.room.area, self.room.needs.get(self.name)
+        area, needed = self.room.areas.get(self.model, self.room.area), self.room.needs.get(self.name)
         held = {verb for verb in area.verbs if {*EVERYTHING, area.named(verb)} & {*scopes}}
         if held:
             return 200 if needed is None or needed in held else 403

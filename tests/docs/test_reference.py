@@ -457,7 +457,9 @@ def test_every_command_is_documented_with_its_options() -> None:
         bare = {action.dest for action in BaseCommand().create_parser("manage.py", name)._actions}
         parser = command.create_parser("manage.py", name)
         expected = [
-            action.option_strings[0] if action.option_strings else f"{action.metavar}{' …' if action.nargs else ''}"
+            action.option_strings[0]
+            if action.option_strings
+            else f"{action.metavar}{' …' if action.nargs in ('*', '+') else ''}"
             for action in parser._actions
             if action.dest not in bare
         ]
@@ -516,6 +518,7 @@ def test_every_kind_of_tests_is_listed() -> None:
 
 ROWS = {
     "SQLite": "sqlite",
+    "SQLite, with django-unfold over the admin": "sqlite-unfold",
     "PostgreSQL": "postgresql",
     "MariaDB": "mariadb",
     "MongoDB for everything": "mongodb",
@@ -526,7 +529,7 @@ ROWS = {
 
 def test_what_runs_on_which_database_is_what_the_script_of_ci_says() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    legs = re.findall(r"^\s*leg (\S+) (\S+) ?(.*)$", script, re.MULTILINE)
+    legs = re.findall(r"^\s*(?:aside )?leg (\S+) (\S+) ?(.*)$", script, re.MULTILINE)
     said = {
         (database, column): codes_in(row[column])
         for row in table_rows(REFERENCE / "tested-on.md", "What is tested on what")

@@ -30,7 +30,7 @@ from tests.conformance.support import connection
 from tests.integration.conftest import FAILED_CALL
 
 pytestmark = pytest.mark.django_db(transaction=True)
-LEASE = "2s"
+LEASE = "4s"
 
 
 class Servers:

@@ -23,6 +23,8 @@ class Room:
     """
 
     area: Area
+    areas: Mapping[str, Area] = field(default_factory=dict)
+    """By model, the areas of those that have one of their own."""
     make: Callable[[User], Mapping[str, Rows]]
     needs: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from pikku_storage.commands import add_database, check_database
-from pikku_storage.exceptions import WebhookNotFoundError
+from pikku_storage.exceptions import WebhookInputError, WebhookNotFoundError
 from pikku_storage.webhooks.service import WebhookService
 
 
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         for delivery_id in options["deliveries"]:
             try:
                 delivery = service.replay(delivery_id, by=options["by"])
-            except WebhookNotFoundError as error:
+            except (WebhookNotFoundError, WebhookInputError) as error:
                 missing.append(str(error))
             else:
                 self.stdout.write(f"{delivery_id}: {delivery.status} after {delivery.attempts} attempts")

@@ -1,0 +1,1 @@
+"""The admin classes of scopes, roles and grants."""

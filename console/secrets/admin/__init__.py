@@ -1,0 +1,1 @@
+"""The admin classes of secrets and credentials."""
