@@ -15,6 +15,7 @@ from pikku_storage.workflows.flow import Flow
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.service import WorkflowService
+from tests.browser.test_every_page import grave_faults
 from tests.browser.test_run_page import scrolls_sideways, state_of
 from tests.conformance.recording import RecordingDispatcher
 from tests.console.stories import Story, Try, failed_order, now, order_in_flight
@@ -79,6 +80,7 @@ def test_a_real_run_is_followed_from_its_start_over_an_approval_to_its_end(viewe
     assert page.locator(".pk-field.pk-has-errors").count() == 2
     assert page.get_by_label("Note").input_value() == "mind"
     picture(page, "gate-errors", full_page=True)
+    assert grave_faults(page) == []
 
     # By keyboard only.
     page.get_by_label("Pieces").focus()
@@ -200,6 +202,7 @@ def test_child_runs_open_in_place(viewer: Viewer, picture: Picture, width: str, 
     page.get_by_role("link", name="close it").click()
     page.locator("#pk-panel-title", has_text="close it").wait_for()
     picture(page, f"children-{width}", full_page=True)
+    assert grave_faults(page) == []
     # Time is travelled in the children as well, and the server shows the same.
     events = WorkflowService().get_run_timeline(parent) or []
     begun = next(event.seq for event in events if event.step_name == "pack" and event.type == "running")
@@ -250,6 +253,7 @@ def test_a_graph_is_drawn_recoloured_and_walked_by_keyboard(viewer: Viewer, pict
         page.locator(".pk-walk").wait_for()
         assert not scrolls_sideways(page)
         picture(page, f"graph-{width}", full_page=True)
+        assert grave_faults(page) == []
     page = viewer()
     page.goto(url_of(run.id))
     states = "[...document.querySelectorAll('.pk-node')].map(node => node.dataset.state)"

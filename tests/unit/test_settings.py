@@ -34,6 +34,7 @@ def test_the_defaults_are_those_of_the_documentation(settings: Settings) -> None
         "AGENT_DATABASES": {},
         "AGENT_MODELS": {},
         "AUDIT_SINK": "pikku_storage.audit.sinks.store",
+        "CONSOLE_MODEL_PERMISSIONS": False,
         "CHANNEL_LEASE": 60_000,
         "CHANNEL_NAMESPACE": "pikku_eventhub",
         "CHANNEL_POLL_INTERVAL": 250,

@@ -18,6 +18,8 @@
   let failures = 0;
   let timer = null;
   let askedForWorkers = 0;
+  let asked = 0;
+  let applied = 0;
 
   function focusKey(element) {
     const lane = element.closest?.(".pk-lane[data-step]");
@@ -73,11 +75,17 @@
 
   async function refresh({ grow = false } = {}) {
     const before = byId("pk-head").dataset.fingerprint;
+    const number = (asked += 1);
     const response = await load(liveUrl({ seen: before, ...(grow ? { grow: 1 } : {}) }));
     if (response.status === 204) {
       return false;
     }
     const fresh = parse(await response.text());
+    // An answer that was overtaken is of what nobody asks for any more.
+    if (number < applied) {
+      return false;
+    }
+    applied = number;
     const selected = page.steps.selected();
     for (const id of REGIONS) {
       replaceRegion(id, fresh.getElementById(id));
