@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.agents import MANY, MANY_QUICKLY, of_agents
 from benchmarks.comparison import Comparison
+from benchmarks.console import of_console
 from benchmarks.django_project import prepare_database
 from benchmarks.environment import Environment
 from benchmarks.memory import weigh
@@ -107,6 +108,8 @@ def _of_runs(environment: Environment, say: Say) -> Iterator[Comparison]:
         first=empty_relay,
         second=full_relay,
     )
+    say(f"pages of the console beside {MANY_RUNS:,} runs")
+    yield from of_console(MANY_RUNS)
 
 
 def _step_by_commits(raw: RawDjangoPostgresql, ours: PikkuInlinePostgresql) -> tuple[float, float]:

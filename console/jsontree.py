@@ -15,7 +15,9 @@ from django.utils.translation import gettext, ngettext
 
 from pikku_storage.json import Json
 
-MOST_NODES = 400
+MOST_NODES = 200
+MOST_TEXT = 8_000
+"""Characters of all texts of a tree together: what is pretty costs several times its size in markup."""
 MOST_MEMBERS = 100
 LONGEST_TEXT = 600
 DEEPEST = 24
@@ -26,10 +28,13 @@ OPEN_MEMBERS = 12
 @dataclass(slots=True)
 class _Budget:
     nodes: int = MOST_NODES
+    text: int = MOST_TEXT
 
-    def take(self) -> bool:
+    def take(self, member: Json) -> bool:
+        """Whether there is room for one more."""
         self.nodes -= 1
-        return self.nodes >= 0
+        self.text -= min(len(member), LONGEST_TEXT) if isinstance(member, str) else 0
+        return self.nodes >= 0 and self.text >= 0
 
 
 def as_text(value: Json) -> str:
@@ -72,7 +77,7 @@ def _container(
         return format_html("{}{}", label, brackets)
     lines: list[tuple[SafeString]] = []
     for member_label, member in members:
-        if len(lines) >= MOST_MEMBERS or depth >= DEEPEST or not budget.take():
+        if len(lines) >= MOST_MEMBERS or depth >= DEEPEST or not budget.take(member):
             break
         lines.append((_node(member, member_label, depth + 1, budget),))
     left_out = length - len(lines)

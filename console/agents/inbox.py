@@ -14,7 +14,7 @@ from console.agents.conversation import Allowance
 from console.agents.reads import read_approval_threads, read_undated
 from console.agents.resources import name_of, resource_names
 from console.agents.threadpage import PendingView, pending_view
-from console.workflows.runpage import RunUrls
+from console.workflows.runurls import RunUrls
 from pikku_storage.access.actors import Actor
 from pikku_storage.access.ownership import Ownership
 from pikku_storage.agents import reads as agent_reads

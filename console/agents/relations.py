@@ -9,14 +9,16 @@ from django.http import HttpRequest
 
 from console.agents.addresses import ThreadUrls, run_url
 from console.agents.visibility import visible
-from pikku_storage.agents.models import AgentRun, AgentToolCall
+from console.formatting import short_id
+from pikku_storage.agents.models import AgentRun, AgentThread, AgentToolCall
 
 _MOST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Related:
-    """An agent's run in a step of the workflow, or the tool call that the workflow was started for."""
+    """An agent's run in a step of the workflow, the tool call that the workflow was started for, or the thread that its
+    trigger names."""
 
     kind: str
     name: str
@@ -24,9 +26,11 @@ class Related:
     status: str = ""
 
 
-def related_to(request: HttpRequest, run_id: str, idempotency_key: str | None, *, site: str) -> list[Related]:
-    """What the caller may see of it: runs of agents in steps of that run, and the tool call whose id is its idempotency
-    key. Two queries at most."""
+def related_to(
+    request: HttpRequest, run_id: str, idempotency_key: str | None, thread_id: str | None, *, site: str
+) -> list[Related]:
+    """What the caller may see of it: runs of agents in steps of that run, the tool call whose id is its idempotency
+    key, and the thread that its `wire` names as `threadId`. Three queries at most."""
     ownership = visible(request)
     if ownership.owners == ():
         return []
@@ -44,5 +48,11 @@ def related_to(request: HttpRequest, run_id: str, idempotency_key: str | None, *
         found += [
             Related(kind="call", name=row["tool_name"], url=ThreadUrls(row["thread_id"], site).page)
             for row in calls.values("tool_name", "thread_id")
+        ]
+    if thread_id:
+        threads = AgentThread.everyones.using(router.db_for_read(AgentThread)).filter(pk=thread_id)
+        found += [
+            Related(kind="thread", name=title or short_id(thread_id), url=ThreadUrls(thread_id, site).page)
+            for title in threads.filter(ownership.condition("resource_id")).order_by().values_list("title", flat=True)
         ]
     return found

@@ -18,7 +18,7 @@ from console.agents.resources import name_of, resource_names
 from console.formatting import absolute, ago, duration, number, shorten
 from console.jsontree import as_text
 from console.parts import Fact, PayloadView
-from console.workflows.runpage import RunUrls
+from console.workflows.runurls import RunUrls
 from pikku_storage.access.ownership import Ownership
 from pikku_storage.agents import reads as agent_reads
 from pikku_storage.agents.models import AgentThread

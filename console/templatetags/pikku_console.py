@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,7 @@ from console import formatting
 from console.channels.states import ChannelState
 from console.deployments.states import Liveness
 from console.secrets.states import KeyStatus
+from console.workflows.runurls import RunUrls
 from console.workflows.states import State
 from pikku_storage.agents.statuses import AgentRunStatus, ApprovalStatus
 from pikku_storage.virtual_users.statuses import RunStatus as VirtualUserRunStatus
@@ -109,9 +111,29 @@ def view_link(context: Any, **changes: Any) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def step_url(context: Any, step_id: str) -> str:
-    """The address of a step's panel."""
-    return str(context["page"].urls.step(step_id))
+def step_url(context: Any, step_id: str, run_id: str = "") -> str:
+    """The address of a step's panel; of this page's run unless another one is named."""
+    page = context["page"]
+    urls = page.urls if run_id in {"", page.run.id} else RunUrls(run_id, page.site)
+    return str(urls.step(step_id))
+
+
+@register.simple_tag(takes_context=True)
+def run_url(context: Any, run_id: str) -> str:
+    """The address of a run's page."""
+    return RunUrls(run_id, context["page"].site).page
+
+
+@register.simple_tag(takes_context=True)
+def toggle_link(context: Any, run_id: str) -> str:
+    """The query string of this run page with that child run opened, or closed."""
+    return str(context["page"].query.toggling(run_id))
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """As JSON, for the attribute of an element."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 @register.simple_tag

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from django.utils.dateparse import parse_datetime
@@ -12,12 +13,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 
-from console.formatting import absolute, ago, duration, shorten
+from console.formatting import absolute, ago, duration, short_id, shorten
 from console.workflows.records import RunRow, StepRow
 from console.workflows.states import State
 from console.workflows.timeline import Timeline
 from pikku_storage.conf import settings
 from pikku_storage.exceptions import WorkflowStepFailedError
+from pikku_storage.workflows.dispatch import is_inline
 from pikku_storage.workflows.engine.waits import LIMIT_KINDS
 from pikku_storage.workflows.errors import RPC_NOT_FOUND, VERSION_CONFLICT, WORKFLOW_NOT_FOUND
 from pikku_storage.workflows.statuses import RunStatus, StepStatus
@@ -38,16 +40,24 @@ class Banner:
 
 
 def banner_of(
-    run: RunRow, steps: Sequence[StepRow], timeline: Timeline, *, now: datetime, step_error: str = ""
+    run: RunRow,
+    steps: Sequence[StepRow],
+    timeline: Timeline,
+    *,
+    now: datetime,
+    step_error: str = "",
+    people: Mapping[str, str] = MappingProxyType({}),
 ) -> Banner | None:
     """What there is to say about this run; `None` while it works, and when it is completed.
 
-    `step_error` is the name of the error of the step that `failed_step_of` names.
+    `step_error` is the name of the error of the step that `failed_step_of` names. `people` has names by id.
     """
     if run.status == RunStatus.FAILED:
         return _failed(run.error, step_error)
     if run.status == RunStatus.CANCELLED:
-        return _cancelled(run)
+        return _cancelled(run, people)
+    if run.cancel_request is not None:
+        return _being_undone(run, people)
     if run.status == RunStatus.SUSPENDED:
         return _suspended(run, steps, now)
     if run.status == RunStatus.RUNNING:
@@ -93,13 +103,64 @@ def _failed(error: Any, step_error: str) -> Banner:
     return Banner(kind="failed", text=text, code=code_of(error))
 
 
-def _cancelled(run: RunRow) -> Banner:
+def _cancelled(run: RunRow, people: Mapping[str, str]) -> Banner:
     reason = message_of(run.error) or gettext("no reason was given")
-    return Banner(
-        kind="quiet",
-        text=format_html(gettext("Cancelled {}: {}"), absolute(run.updated_at), reason),
-        code=code_of(run.error),
+    when, who = absolute(run.updated_at), _who(run.error, people)
+    text = (
+        format_html(gettext("Cancelled {} by <b>{}</b>: {}"), when, who, reason)
+        if who
+        else format_html(gettext("Cancelled {}: {}"), when, reason)
     )
+    return Banner(kind="quiet", text=text, code=code_of(run.error))
+
+
+def _being_undone(run: RunRow, people: Mapping[str, str]) -> Banner:
+    reason, who = message_of(run.cancel_request), _who(run.cancel_request, people)
+    text = (
+        format_html(gettext("Being undone, then cancelled by <b>{}</b>: {}"), who, reason)
+        if who
+        else format_html(gettext("Being undone, then cancelled: {}"), reason)
+    )
+    return Banner(kind="waiting", text=text)
+
+
+def ids_of_people(run: RunRow) -> list[str]:
+    """The ids of those who stand in the banners of this run, and of its owner."""
+    found = [run.owner_id, _by(run.error), _by(run.cancel_request), _by(run.wire)]
+    return [each for each in found if each]
+
+
+def origin_of(run: RunRow, people: Mapping[str, str], url_of: Callable[[str], str]) -> Banner | None:
+    """Which run this one was made from, by whom and why; `None` for one that was started. `url_of` is empty for a run
+    that is gone."""
+    made = {
+        "forkOf": gettext("Forked from {} at <b>{}</b>"),
+        "retryOf": gettext("A new try of {}"),
+        "rerunOf": gettext("Run again after {}"),
+    }
+    key = next((key for key in made if run.from_wire(key)), None)
+    if key is None:
+        return None
+    origin = run.from_wire(key) or ""
+    url, shown = url_of(origin), format_html("<code>{}</code>", short_id(origin))
+    named = format_html('<a href="{}">{}</a>', url, shown) if url else shown
+    text = format_html(made[key], named, run.from_wire("forkFrom") or "")
+    who, why = _who(run.wire, people), run.from_wire("reason")
+    if who:
+        text = format_html(gettext("{}, by <b>{}</b>"), text, who)
+    if why:
+        text = format_html(gettext("{}: {}"), text, shorten(why, _MESSAGE_LIMIT))
+    return Banner(kind="quiet", text=text)
+
+
+def _by(note: Any) -> str | None:
+    who = note.get("by") if isinstance(note, Mapping) else None
+    return who if isinstance(who, str) else None
+
+
+def _who(note: Any, people: Mapping[str, str]) -> str:
+    who = _by(note) or ""
+    return people.get(who, who)
 
 
 def _suspended(run: RunRow, steps: Sequence[StepRow], now: datetime) -> Banner:
@@ -166,6 +227,17 @@ def _waiting(run: RunRow, steps: Sequence[StepRow], timeline: Timeline, now: dat
         text = format_html(gettext("No worker has taken this run yet; it was started {}."), ago(run.created_at, now))
         return Banner(kind="waiting", text=text, hint=_late_hint(run.created_at, now, gettext("a Celery worker")))
     return None
+
+
+def awaited_queues(run: RunRow, steps: Sequence[StepRow], timeline: Timeline) -> list[str]:
+    """The queues from which nobody has taken what this run has there; none while it works."""
+    if run.status != RunStatus.RUNNING or run.inline or is_inline():
+        return []
+    states = {lane.step_id: lane.state for lane in timeline.steps()}
+    queues = {step.queue or settings.QUEUE for step in steps if states.get(step.id) is State.QUEUED}
+    if not steps and run.last_worker is None and run.due_at is not None:
+        queues.add(settings.QUEUE)
+    return sorted(queues)
 
 
 def _on_children(running: Sequence[StepRow]) -> Banner | None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from console.workflows.states import State
 from console.workflows.timeline import Bar, Lane, Timeline, at_moment, select_lanes
 from console.workflows.timescale import Mark, Scale, idle_stretches, percent
 from pikku_storage.workflows.timeline import reconstruct_state_at
 
-LANES_PER_PAGE = 100
+LANES_PER_PAGE = 70
 ITEMS_PER_GROUP = 25
 ITEMS_PER_PAGE = 100
 """How many items of fan-outs a page shows in all; the rest is a page of its own."""
+NESTED_LANES = 40
+"""How many lanes of an opened child run are shown; the rest is on its own page."""
 OPEN_UP_TO = 12
 """A fan-out with more items than this is folded at first."""
 
@@ -32,6 +36,8 @@ class LaneQuery:
     page: int = 1
     hides_idle: bool = False
     at: int | None = None
+    opened: tuple[str, ...] = ()
+    """The child runs whose own lanes are shown beneath the steps that they do."""
 
     @property
     def is_filtered(self) -> bool:
@@ -51,6 +57,8 @@ class DrawnBar:
     last: int | None
     is_future: bool
     is_open: bool
+    span: tuple[int, int] | None = None
+    """Of a bar of another run: its ends in milliseconds after the start of the scale, in place of events."""
 
     @property
     def pattern(self) -> str:
@@ -78,6 +86,15 @@ class DrawnLane:
     children: tuple[DrawnLane, ...] = ()
     hidden_children: int = 0
     is_open: bool = False
+    nested: Nested | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nested:
+    """The lanes of the run that does a step, on the scale of the run that asked for it."""
+
+    lanes: tuple[DrawnLane, ...]
+    hidden: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +127,8 @@ class Chart:
         return bool(self.folds)
 
 
-def draw(timeline: Timeline, query: LaneQuery) -> Chart:
-    """The page of the timeline that `query` asks for."""
+def draw(timeline: Timeline, query: LaneQuery, nested: Mapping[str, Timeline] = MappingProxyType({})) -> Chart:
+    """The page of the timeline that `query` asks for; `nested` has the timelines of the opened child runs."""
     scale = scale_of(timeline, hides_idle=query.hides_idle)
     lanes: Sequence[Lane] = timeline.lanes
     if query.at is not None:
@@ -126,7 +143,7 @@ def draw(timeline: Timeline, query: LaneQuery) -> Chart:
     shown = lanes[(page - 1) * LANES_PER_PAGE : page * LANES_PER_PAGE]
     cursor = 100.0 if query.at is None else _cursor(timeline, scale, query.at)
     return Chart(
-        lanes=tuple(_draw_lanes(shown, scale, query)),
+        lanes=tuple(_Nesting(nested, scale, query, _moment(timeline, query.at)).draw(shown)),
         marks=tuple(scale.marks()),
         folds=tuple((percent(scale.at(start)), percent(scale.at(end) - scale.at(start))) for start, end in scale.folds),
         ticks=tuple(_ticks(timeline, scale)),
@@ -146,31 +163,71 @@ def scale_of(timeline: Timeline, *, hides_idle: bool) -> Scale:
     return Scale(timeline.start, timeline.end, folds)
 
 
-def _cursor(timeline: Timeline, scale: Scale, at: int) -> float:
+def _moment(timeline: Timeline, at: int | None) -> datetime | None:
+    """The time of the event that is looked back at; before the first one, the start."""
+    if at is None:
+        return None
     reached = [event.at for event in timeline.events if event.seq <= at]
-    return scale.at(reached[-1]) if reached else 0.0
+    return reached[-1] if reached else timeline.start
 
 
-def _draw_lanes(lanes: Iterable[Lane], scale: Scale, query: LaneQuery) -> Iterable[DrawnLane]:
-    room = ITEMS_PER_PAGE
-    for lane in lanes:
-        children = lane.children[: min(ITEMS_PER_GROUP, room)]
-        room -= len(children)
-        yield _draw_lane(lane, children, scale, query)
+def _cursor(timeline: Timeline, scale: Scale, at: int) -> float:
+    return scale.at(_moment(timeline, at) or timeline.end)
 
 
-def _draw_lane(lane: Lane, children: Sequence[Lane], scale: Scale, query: LaneQuery) -> DrawnLane:
-    # What comes later is painted over what came before: a short attempt must not lie under the wait beside it.
-    in_order = sorted(lane.bars, key=lambda bar: bar.kind not in {"waiting", "queued"})
-    bars = tuple(_draw_bar(bar, scale, query.at) for bar in in_order)
-    return DrawnLane(
-        lane=lane,
-        bars=bars,
-        note=_note(lane, scale),
-        children=tuple(_draw_lane(child, (), scale, query) for child in children),
-        hidden_children=len(lane.children) - len(children),
-        is_open=query.is_filtered or len(lane.children) <= OPEN_UP_TO or lane.state is State.FAILED,
-    )
+@dataclass(frozen=True, slots=True)
+class _Nesting:
+    """Draws lanes, with those of opened child runs beneath the steps that they do."""
+
+    timelines: Mapping[str, Timeline]
+    scale: Scale
+    query: LaneQuery
+    moment: datetime | None
+    path: frozenset[str] = frozenset()
+    """The child runs that one is inside of."""
+
+    def draw(self, lanes: Iterable[Lane]) -> Iterable[DrawnLane]:
+        """These lanes."""
+        room = ITEMS_PER_PAGE
+        for lane in lanes:
+            children = lane.children[: min(ITEMS_PER_GROUP, room)]
+            room -= len(children)
+            yield self._lane(lane, children)
+
+    def _lane(self, lane: Lane, children: Sequence[Lane]) -> DrawnLane:
+        # What comes later is painted over what came before: a short attempt must not lie under the wait beside it.
+        in_order = sorted(lane.bars, key=lambda bar: bar.kind not in {"waiting", "queued"})
+        return DrawnLane(
+            lane=lane,
+            bars=tuple(self._bar(bar) for bar in in_order),
+            note=_note(lane, self.scale),
+            children=tuple(self._lane(child, ()) for child in children),
+            hidden_children=len(lane.children) - len(children),
+            is_open=self.query.is_filtered or len(lane.children) <= OPEN_UP_TO or lane.state is State.FAILED,
+            nested=self._nested(lane.child_run_id),
+        )
+
+    def _bar(self, bar: Bar) -> DrawnBar:
+        if not self.path:
+            return _draw_bar(bar, self.scale, self.query.at)
+        begins, ends = (round((at - self.scale.start) / timedelta(milliseconds=1)) for at in (bar.start, bar.end))
+        drawn = replace(_draw_bar(bar, self.scale, None), first=None, last=None, span=(begins, ends))
+        if self.moment is None:
+            return drawn
+        is_future = bar.start > self.moment
+        return replace(drawn, is_future=is_future, is_open=not is_future and bar.end > self.moment)
+
+    def _nested(self, run_id: str | None) -> Nested | None:
+        timeline = self.timelines.get(run_id or "")
+        if run_id is None or timeline is None or run_id in self.path:
+            return None
+        lanes: Sequence[Lane] = timeline.lanes
+        if self.moment is not None:
+            state = reconstruct_state_at(timeline.events, self.moment)
+            lanes = [at_moment(lane, state) for lane in lanes]
+        inside = replace(self, path=self.path | {run_id})
+        shown = lanes[:NESTED_LANES]
+        return Nested(lanes=tuple(inside.draw(shown)), hidden=len(lanes) - len(shown))
 
 
 def _draw_bar(bar: Bar, scale: Scale, at: int | None) -> DrawnBar:

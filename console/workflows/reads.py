@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
@@ -23,6 +23,10 @@ RUN_COLUMNS = tuple(column.name for column in fields(RunRow))
 STEP_COLUMNS = tuple(column.name for column in fields(StepRow) if column.name not in {"planned_ms", "approvers"})
 ATTEMPT_COLUMNS = tuple(column.name for column in fields(AttemptRow))
 MOST_RELATIONS = 50
+ATTEMPTS_SHOWN = 20
+"""So many attempts of a step are read with their errors, which may hold long tracebacks."""
+STEP_PARTS = {"input": "data", "output": "result", "error": "error"}
+"""The payloads of a step, and the columns they are in."""
 
 
 def read_run(runs: QuerySet[WorkflowRun], run_id: str) -> RunRow | None:
@@ -31,22 +35,25 @@ def read_run(runs: QuerySet[WorkflowRun], run_id: str) -> RunRow | None:
     return None if row is None else RunRow(**row)
 
 
-def read_steps(using: str, run_id: str) -> list[StepRow]:
-    """All steps of a run without their payloads, oldest first."""
+def read_steps(using: str, run_ids: Collection[str]) -> dict[str, list[StepRow]]:
+    """All steps of these runs without their payloads, by run, oldest first. One query."""
     # Only of what waits is something in the data shown; the data of a function's step may be large and is left alone.
     of_approval = {"rpc_name": APPROVAL_RPC}
     parts = {
         "planned_ms": [Part("data", "duration", {"rpc_name": None}), Part("data", "expiry", of_approval)],
         "approvers": [Part("data", "approvers", of_approval)],
     }
-    where = {"run_id": run_id}
-    rows = engine(using).read_parts(WorkflowStep, where, STEP_COLUMNS, parts, order_by=("created_at", "id"))
-    return [StepRow(**row) for row in rows]
+    where = {"run_id": list(run_ids)}
+    columns = (*STEP_COLUMNS, "run_id")
+    found: dict[str, list[StepRow]] = {run_id: [] for run_id in run_ids}
+    for row in engine(using).read_parts(WorkflowStep, where, columns, parts, order_by=("created_at", "id")):
+        found[row.pop("run_id")].append(StepRow(**row))
+    return found
 
 
-def read_attempts(using: str, run_id: str) -> list[AttemptRow]:
-    """All attempts of a run without their payloads, oldest first."""
-    rows = attempts_of(using, [run_id]).order_by("created_at", "attempt", "step_id")
+def read_attempts(using: str, run_ids: Collection[str]) -> list[AttemptRow]:
+    """All attempts of these runs without their payloads, oldest first."""
+    rows = attempts_of(using, run_ids).order_by("created_at", "attempt", "step_id")
     return [AttemptRow(**row) for row in rows.values(*ATTEMPT_COLUMNS)]
 
 
@@ -117,29 +124,53 @@ class StepWithPayloads:
     output: Json
     error: Any
     attempts: tuple[Attempt, ...]
+    has_child: bool = False
+    """Whether the run that did it is still there."""
+    earlier_attempts: int = 0
+    """How many attempts before these are not read."""
 
 
-def read_step(using: str, step_id: str, *, run_id: str | None = None) -> StepWithPayloads | None:
-    """A step with its payloads and its attempts' errors; with `run_id`, only if it is that run's. Two queries."""
+def read_step(using: str, step_id: str, *, run_ids: Collection[str] | None = None) -> StepWithPayloads | None:
+    """A step with its payloads and the errors of its latest attempts; with `run_ids`, only if it is of one of these
+    runs. Two queries, and one for a child."""
     rows = WorkflowStep.objects.using(using).filter(pk=step_id)
-    if run_id is not None:
-        rows = rows.filter(run_id=run_id)
+    if run_ids is not None:
+        rows = rows.filter(run_id__in=run_ids)
     found = rows.values(*STEP_COLUMNS, "run_id", "data", "result", "error").first()
     if found is None:
         return None
+    child = found["child_run_id"]
     history = WorkflowStepHistory._default_manager.using(using).filter(step_id=step_id)
-    attempts = history.order_by("created_at", "attempt").values(*ATTEMPT_COLUMNS, "error")
+    latest = history.order_by("-created_at", "-attempt").values(*ATTEMPT_COLUMNS, "error")[:ATTEMPTS_SHOWN]
+    attempts = list(reversed(latest))
+    # An attempt's number is its place; another program's rows may lack it.
+    before = max(0, (found["current_attempt"] or 1) - len(attempts)) if len(attempts) == ATTEMPTS_SHOWN else 0
     return StepWithPayloads(
         run_id=found.pop("run_id"),
         input=found.pop("data"),
         output=found.pop("result"),
         error=found.pop("error"),
         row=StepRow(**found),
+        earlier_attempts=before,
+        has_child=child is not None and WorkflowRun.objects.using(using).filter(pk=child).exists(),
         attempts=tuple(
             Attempt(number=number, error=attempt.pop("error"), row=AttemptRow(**attempt))
-            for number, attempt in enumerate(attempts, start=1)
+            for number, attempt in enumerate(attempts, start=before + 1)
         ),
     )
+
+
+def read_step_payload(using: str, run_id: str, step_id: str, part: str) -> tuple[Json] | None:
+    """One payload of a step, alone; `None` if the run has no such step. `part` is one of `STEP_PARTS`."""
+    column = STEP_PARTS[part]
+    found: tuple[Json] | None = (
+        WorkflowStep.objects.using(using).filter(pk=step_id, run_id=run_id).values_list(column).first()
+    )
+    return found
+
+
+ORIGINS = {"retryOf": "retry", "rerunOf": "rerun", "forkOf": "fork"}
+"""The key of `wire` that names the run a run was made from, and what made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +184,16 @@ class Relation:
 
 
 def read_relations(runs: QuerySet[WorkflowRun], run: RunRow, steps: Iterable[StepRow]) -> list[Relation]:
-    """The run that started this one, the one it is a new try of, and those its steps started. At most one query."""
+    """The run that started this one, the one it was made from, those its steps started, and those that were made from
+    it. Two queries, the first of which is for the last kind."""
+    made = list(runs.filter(origin_run_id=run.id).order_by("-created_at", "-id").values("pk", "wire")[:MOST_RELATIONS])
     wanted: list[tuple[str, str]] = [
         (kind, run_id)
-        for kind, run_id in (("parent", run.from_wire("parentRunId")), ("retry_of", run.from_wire("retryOf")))
+        for kind, run_id in (("parent", run.parent_id), *((kind, run.from_wire(key)) for key, kind in ORIGINS.items()))
         if run_id is not None
     ]
     wanted += [("child", step.child_run_id) for step in steps if step.child_run_id][:MOST_RELATIONS]
+    wanted += [(_made_by(row["wire"]), row["pk"]) for row in made]
     if not wanted:
         return []
     found = {
@@ -175,6 +209,18 @@ def read_relations(runs: QuerySet[WorkflowRun], run: RunRow, steps: Iterable[Ste
         )
         for kind, run_id in wanted
     ]
+
+
+def _made_by(wire: Any) -> str:
+    keys = [key for key in ORIGINS if isinstance(wire, Mapping) and wire.get(key)]
+    return f"{ORIGINS[keys[0]]}_by" if keys else "made"
+
+
+def read_runs(runs: QuerySet[WorkflowRun], run_ids: Collection[str]) -> dict[str, RunRow]:
+    """These runs, by id, as `read_run` reads one. One query, none without ids."""
+    if not run_ids:
+        return {}
+    return {row["id"]: RunRow(**row) for row in runs.filter(pk__in=run_ids).values(*RUN_COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

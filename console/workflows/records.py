@@ -33,6 +33,13 @@ class RunRow:
     created_at: datetime
     updated_at: datetime
     waits_for: Any = None
+    parent_run_id: str | None = None
+    cancel_request: Any = None
+
+    @property
+    def parent_id(self) -> str | None:
+        """The run whose step this run does."""
+        return self.parent_run_id or self.from_wire("parentRunId")
 
     @property
     def is_terminal(self) -> bool:

@@ -83,6 +83,7 @@ class Lane:
     attempts: int = 1
     compensates: str | None = None
     child_run_id: str | None = None
+    run_id: str = ""
     children: tuple[Lane, ...] = field(default=())
 
     @property
@@ -129,6 +130,7 @@ def build_timeline(run: RunRow, steps: Sequence[StepRow], attempts: Sequence[Att
     last = max((event.at for event in events), default=run.created_at)
     limit = max(last, run.ended_at or now, run.created_at)
     builder = _LaneBuilder(
+        run_id=run.id,
         is_live=not run.is_terminal,
         now=now,
         limit=limit,
@@ -262,6 +264,7 @@ def _item_index(name: str, group: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LaneBuilder:
+    run_id: str
     is_live: bool
     now: datetime
     limit: datetime
@@ -282,6 +285,7 @@ class _LaneBuilder:
             attempts=max(step.attempt, len(attempts)),
             compensates=step.compensates,
             child_run_id=step.child_run_id,
+            run_id=self.run_id,
         )
 
     def _bars(self, step: StepRow, attempts: Sequence[AttemptRow], is_sleep: bool, state: State) -> Iterable[Bar]:

@@ -20,6 +20,7 @@ from pikku_storage.importing.sources.base import Row, Source
 from pikku_storage.importing.values import BadValueError, value_of
 from pikku_storage.workflows.engine.imported import hold
 from pikku_storage.workflows.models import WorkflowStepHistory
+from pikku_storage.workflows.querysets import with_wire_type
 
 Values: TypeAlias = dict[str, Any]
 """Of a row of ours, by attribute names."""
@@ -115,6 +116,7 @@ def _words(text: str) -> tuple[str, ...]:
 def _run(values: Values) -> None:
     wire = values["wire"] if isinstance(values["wire"], dict) else {}
     values["owner_id"], values["parent_run_id"] = (_id(wire.get(name)) for name in ("pikkuUserId", "parentRunId"))
+    values["wire_type"] = with_wire_type(values)["wire_type"]
     hold(values)
 
 

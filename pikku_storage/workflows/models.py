@@ -16,6 +16,7 @@ from pikku_storage.db.indexes import SparseIndex
 from pikku_storage.ids import derived_id, new_id
 from pikku_storage.workflows.definitions import NAME_LENGTH
 from pikku_storage.workflows.querysets import (
+    WIRE_TYPE_LENGTH,
     AnswerQuerySet,
     ControlQuerySet,
     RateQuerySet,
@@ -52,6 +53,8 @@ class WorkflowRun(models.Model):
     # Ours: who owns the run (also `wire.pikkuUserId`), and what makes starting it twice the same run.
     owner_id = text_id(verbose_name=_("owner"), null=True)
     idempotency_key = text_id(verbose_name=_("idempotency key"), null=True)
+    # Ours: what started it (also `wire.type`), to find runs by.
+    wire_type = ExactCharField(_("trigger"), max_length=WIRE_TYPE_LENGTH, null=True)
     # Ours: the run this one was made from (retried, run again, forked); and a cancellation that is still to undo what
     # was done, with the error it will end with.
     origin_run_id = text_id(verbose_name=_("made from"), null=True)
@@ -91,6 +94,7 @@ class WorkflowRun(models.Model):
             models.Index(fields=("status", "created_at", "id"), name="idx_workflow_runs_status_cr"),
             models.Index(fields=("workflow", "created_at", "id"), name="idx_workflow_runs_workflow_cr"),
             models.Index(fields=("owner_id", "created_at", "id"), name="idx_workflow_runs_owner_cr"),
+            models.Index(fields=("wire_type", "created_at", "id"), name="idx_workflow_runs_wire_cr"),
             models.Index(fields=("created_at", "id"), name="idx_workflow_runs_created"),
             models.Index(fields=("idempotency_key",), name="idx_workflow_runs_key"),
             SparseIndex(

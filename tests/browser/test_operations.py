@@ -21,7 +21,7 @@ def test_forking_by_keyboard_and_mouse(
     run_id = failed_order(now(), input={"order_id": "B4"}).tell()
     page = viewer(width, scheme)
     page.goto(url_of(run_id))
-    page.get_by_role("link", name="Fork").click()
+    page.get_by_role("link", name="Fork", exact=True).click()
     page.get_by_label("From step").fill("charge card")
     page.keyboard.press("Enter")
     page.get_by_text("Carried out again").wait_for()

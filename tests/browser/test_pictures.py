@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pikku_storage.workflows import function, graph, node
+from pikku_storage.workflows.graphs.declaration import GraphDefinition
 from pikku_storage.workflows.registry import registry
 from tests.console.stories import Story, Try, failed_order, now, order_in_flight, sleeping_order
 from tests.console.urls import url_of
@@ -46,6 +48,48 @@ def test_run_page(viewer: Callable[..., Any], picture: Callable[..., Any], name:
         "height": min(height, 1080 if width == "wide" else 1800),
     }
     assert picture(page, name, documented=True, full_page=True, clip=clip).stat().st_size > 10_000
+
+
+def test_run_graph(viewer: Callable[..., Any], picture: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "workflows", dict(registry.workflows))
+    monkeypatch.setattr(registry, "functions", dict(registry.functions))
+    run_id = checkout().run({"order": "A17"}).id
+    page = viewer()
+    page.goto(url_of(run_id))
+    page.locator("#pk-graph").scroll_into_view_if_needed()
+    page.mouse.move(0, 0)
+    assert picture(page.locator("#pk-graph"), "run-graph", documented=True).stat().st_size > 10_000
+
+
+def checkout() -> GraphDefinition:
+    """An order whose card is declined."""
+
+    @function(name="shop.reserve_stock", retries=0)
+    def step(order: str = "") -> str:
+        return order
+
+    @function(name="shop.charge_card", retries=0)
+    def declined() -> None:
+        raise ValueError("the card was declined")
+
+    @function(name="shop.ask_for_another_card", retries=0)
+    def ask(error: dict[str, Any], input: dict[str, Any], invocation_id: str) -> str:
+        return "asked"
+
+    return graph(
+        "checkout",
+        entry="reserve stock",
+        nodes={
+            "reserve stock": node(step, next=["charge card", "tell customer"]),
+            "charge card": node(declined, next="pack", on_error="ask for another card"),
+            "tell customer": node(step),
+            "ask for another card": node(ask),
+            "pack": node(step, next=["print label", "book courier"]),
+            "print label": node(step, next="ship"),
+            "book courier": node(step, next="ship"),
+            "ship": node(step),
+        },
+    )
 
 
 def test_run_list(viewer: Callable[..., Any], picture: Callable[..., Any]) -> None:

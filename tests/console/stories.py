@@ -116,6 +116,7 @@ class Story:
 
     def tell(self) -> str:
         """Write the rows; answers with the run's id."""
+        wire = self.options.pop("wire", {"type": "code"})
         WorkflowRun.objects.bulk_create(
             [
                 WorkflowRun(
@@ -125,7 +126,8 @@ class Story:
                         "status": self.status,
                         "created_at": self.started,
                         "updated_at": self.at(self.ended),
-                        "wire": {"type": "code"},
+                        "wire": wire,
+                        "wire_type": wire.get("type") if isinstance(wire, dict) else None,
                         "state": {},
                         "input": {},
                         **self.options,

@@ -23,7 +23,7 @@ def banner(story: Story, after: float, **changes: Any) -> Banner | None:
     run = reads.read_run(WorkflowRun.objects.all(), run_id)
     assert run is not None
     run = replace(run, **changes)
-    steps, attempts = reads.read_steps("default", run_id), reads.read_attempts("default", run_id)
+    steps, attempts = reads.read_steps("default", [run_id])[run_id], reads.read_attempts("default", [run_id])
     moment = story.at(after)
     return banner_of(run, steps, build_timeline(run, steps, attempts, now=moment), now=moment)
 

@@ -45,7 +45,7 @@ def shown(run: WorkflowRunHandle, *, after: timedelta = timedelta()) -> tuple[La
     """The gate's lane and the banner, and the lane as it is when its first event is chosen."""
     row = reads.read_run(WorkflowRun.objects.all(), run.id)
     assert row is not None
-    steps, attempts = reads.read_steps(USING, run.id), reads.read_attempts(USING, run.id)
+    steps, attempts = reads.read_steps(USING, [run.id])[run.id], reads.read_attempts(USING, [run.id])
     now = engine(USING).now() + after
     timeline = build_timeline(row, steps, attempts, now=now)
     (lane,) = timeline.lanes

@@ -282,3 +282,58 @@ def test_the_changelist_offers_nothing_to_change(root_client: Client, operator: 
         for action in ("delete_selected", "no_such_action"):
             client.post(list_url(), {"action": action, "_selected_action": [run_id], "index": "0"})
     assert WorkflowRun.objects.count() == 1
+
+
+def test_by_owner(root_client: Client, superuser: User) -> None:
+    alice = User.objects.create_user("alice")
+    mine = Story(options={"owner_id": str(superuser.pk)}).tell()
+    hers = Story(options={"owner_id": str(alice.pk)}).tell()
+    nobodys = Story().tell()
+    hostile = Story(options={"owner_id": "<b>/_%&"}).tell()
+
+    def by(owner: str, **more: str) -> list[str]:
+        return listed(root_client.get(list_url(), {"owner": owner, **more}))
+
+    assert by(str(superuser.pk)) == [mine]
+    assert by("~") == [nobodys]
+    assert by("alice") == by(str(alice.pk)) == [hers]
+    assert by("<b>/_%&") == [hostile]
+    assert by("nobody-knows") == []
+    assert by("alice", status="failed") == []
+    page = root_client.get(list_url(), {"owner": "<b>/_%&", "status": "completed"}).content.decode()
+    assert "<b>/_%&" not in page
+    assert '<input type="hidden" name="status" value="completed">' in page
+    assert f'href="?owner={alice.pk}"' in root_client.get(list_url()).content.decode()
+
+
+def test_by_trigger(root_client: Client) -> None:
+    at = now()
+    ids = [
+        Story(started=at - timedelta(minutes=age), options={"wire": wire}).tell()
+        for age, wire in enumerate([{"type": "http"}, {"type": "schedule"}, None, {"type": "x<b>"}, {"type": "http"}])
+    ]
+
+    def by(trigger: str) -> list[str]:
+        return listed(root_client.get(list_url(), {"trigger": trigger}))
+
+    assert by("http") == [ids[0], ids[4]]
+    assert by("schedule") == [ids[1]]
+    assert by("x<b>") == [ids[3]]
+    assert by("code") == []
+    assert "x<b>" not in root_client.get(list_url(), {"trigger": "x<b>"}).content.decode()
+
+
+def test_a_real_run_is_found_by_its_trigger(root_client: Client) -> None:
+    service = WorkflowService()
+    run_id = service.create_run("fulfil_order", {}, wire={"type": "http"})
+    long = service.create_run("fulfil_order", {}, wire={"type": "x" * 65})
+    copied = service.fork_run(run_id, service.insert_step_state(run_id, "a", "f", {}).step_name).id
+    assert listed(root_client.get(list_url(), {"trigger": "http"})) == [copied, run_id]
+    assert WorkflowRun.objects.get(pk=long).wire_type is None
+
+
+@pytest.mark.parametrize(("status", "is_active"), [("running", True), ("suspended", True), ("failed", False)])
+def test_a_list_says_whether_something_goes_on(root_client: Client, status: str, is_active: bool) -> None:
+    Story().tell()
+    Story(status=status).tell()
+    assert ("pk-is-active-list" in root_client.get(list_url()).content.decode()) is is_active

@@ -24,7 +24,7 @@ from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.service import WorkflowService
 from pikku_storage.workflows.timeline import reconstruct_state_at
 from tests.console.conftest import context_of
-from tests.console.stories import ON_DJONGO, Story, Try, failed_order, now, order_in_flight, sleeping_order
+from tests.console.stories import Story, Try, failed_order, now, order_in_flight, sleeping_order
 from tests.console.urls import url_of
 
 pytestmark = pytest.mark.django_db
@@ -315,12 +315,11 @@ def test_a_page_costs_the_same_however_long_the_run(
     root_client: Client, steps: int, django_assert_num_queries: Callable[..., Any]
 ) -> None:
     run_id = many_steps(steps)
-    # Session, user; run, steps, attempts; owner, relations, agents; payloads; the opened step and its attempts.
-    # On MongoDB the steps are asked for once more, and the owner is not, whose id is none; but on djongo it is one.
-    with django_assert_num_queries(12 if ON_DJONGO else 11):
+    # Session, user; run, steps, attempts; owner, relations, forks; payloads; the opened step, its attempts, its child.
+    with django_assert_num_queries(12):
         page_of(root_client, run_id)
     step_id = WorkflowStep.objects.filter(run_id=run_id).values_list("pk", flat=True)[0]
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         root_client.get(url_of(run_id, "step", step_id))
     # On MongoDB the steps are asked for first, whose attempts these are.
     with django_assert_num_queries(6 if connection.vendor == "mongodb" else 5):
@@ -493,8 +492,9 @@ def test_a_run_of_a_graph_shows_how_far_each_node_is(root_client: Client) -> Non
             "spare": node(double, input={"number": 1}),
         },
     )
-    page = page_of(root_client, definition.run({"number": 1}).id)
-    card = page.split('id="pk-graph"')[1].split("</section>")[0]
+    run = definition.run({"number": 1})
+    page = page_of(root_client, run.id)
+    card = graph_card(page)
     cells = re.findall(r"<tr><td>(.*?)</td><td>.*?>(.*?)</span></td>", card)
     assert cells == [
         ("a &lt;b&gt;", "succeeded"),
@@ -505,7 +505,37 @@ def test_a_run_of_a_graph_shows_how_far_each_node_is(root_client: Client) -> Non
     assert "on error: undo" in card
     assert "graph TD" in card
     assert "<b>" not in card
-    assert 'id="pk-graph"' not in page_of(root_client, everything.run({"numbers": []}).id)
+    assert [html.unescape(name) for name in re.findall(r'pk-node-name"[^>]*>(.*?)<', card)] == [
+        "a <b>",
+        *"fail undo spare".split(),
+    ]
+    assert re.findall(r'pk-node" data-state="(\w+)"', card) == ["succeeded", "failed", "succeeded", "unreached"]
+    # Of three edges that were not taken one leads to what was not reached; the error edge of the first node is another.
+    assert card.count("pk-untaken") == 2
+    past = graph_card(page_of(root_client, run.id, at=0))
+    assert re.findall(r'pk-node" data-state="(\w+)"', past) == ["unreached"] * 4
+
+
+def test_the_path_of_a_body_is_a_graph_too(root_client: Client) -> None:
+    run = everything.run({"numbers": [1, 2]})
+    card = graph_card(page_of(root_client, run.id))
+    leads = re.findall(r"<tr><td>(.*?)</td><td>.*?>(.*?)</span></td><td>(.*?)</td></tr>", card)
+    plain = [(name, state, re.sub("<.*?>", "", targets)) for name, state, targets in leads]
+    assert plain == [
+        ("double", "succeeded", "nap"),
+        ("nap", "succeeded", "fail"),
+        ("fail", "failed", "undone by: fail:onError"),
+        ("fail:onError", "succeeded", ""),
+    ]
+    assert card.count("<path d=") == 3
+    assert 'data-fan-out="double"' in card
+    assert "pk-untaken" not in card
+    assert graph_card(page_of(root_client, run.id, at=1)).count("pk-untaken") == 3
+    assert 'id="pk-graph"' not in page_of(root_client, Story(status="running").tell())
+
+
+def graph_card(page: str) -> str:
+    return page.split('id="pk-graph"')[1].split("pk-columns")[0]
 
 
 def test_a_version_of_a_graph_shows_its_diagram(root_client: Client) -> None:

@@ -19,7 +19,7 @@ from console.base import EngineRowAdmin
 from console.formatting import short_id
 from console.gate import WORKFLOWS
 from console.workflows.operations import OPERATIONS, Operation, ReasonForm
-from console.workflows.runpage import RunUrls
+from console.workflows.runurls import RunUrls
 from pikku_storage.exceptions import PikkuError
 from pikku_storage.workflows.bulk import in_bulk
 from pikku_storage.workflows.handle import WorkflowRunHandle

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.http import content_disposition_header
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -27,16 +30,22 @@ from console.plain import json_text
 from console.tabs import status_tabs
 from console.templatetags.pikku_console import pill
 from console.workflows import reads
-from console.workflows.admin.filters import RunStatusFilter, StartedFilter, WorkflowFilter
-from console.workflows.admin.operations import OperatedRunAdmin
+from console.workflows.admin.answers import AnsweredRunAdmin
+from console.workflows.admin.filters import OwnerFilter, RunStatusFilter, StartedFilter, TriggerFilter, WorkflowFilter
+from console.workflows.export import written
+from console.workflows.listening import listening_on
 from console.workflows.lookups import search_runs
-from console.workflows.runpage import PageQuery, RunPage
+from console.workflows.pagequery import PageQuery
+from console.workflows.runpage import RunPage
+from pikku_storage.access.actors import actor_of
+from pikku_storage.auditing import AuditEvent, record
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.statuses import TERMINAL_RUN_STATUSES, RunStatus, StepStatus
 
 _ERROR_SHOWN = 90
 _RUN_PARTS = ("input", "output", "state", "error")
-_STEP_PARTS = ("input", "output", "error")
+EXPORTED = "workflow.run.exported"
+"""The type of the event in the audit trail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,7 @@ class _RowFacts:
 
 
 @admin.register(WorkflowRun)
-class RunAdmin(OperatedRunAdmin):
+class RunAdmin(AnsweredRunAdmin):
     """Every run of every workflow, the newest first."""
 
     cheap_columns = ("id", "workflow", "status", "owner_id", "created_at", "updated_at")
@@ -65,7 +74,7 @@ class RunAdmin(OperatedRunAdmin):
         "error_summary",
     )
     list_display_links = ("workflow", "short_id")
-    list_filter = (RunStatusFilter, WorkflowFilter, StartedFilter)
+    list_filter = (RunStatusFilter, WorkflowFilter, OwnerFilter, StartedFilter, TriggerFilter)
     search_fields = ("id",)
     search_help_text = _("Beginning of a run id, or a whole workflow name, owner or idempotency key.")
 
@@ -87,9 +96,10 @@ class RunAdmin(OperatedRunAdmin):
             row.__dict__["console_facts"] = _RowFacts(counts[row.pk], owner, now)
 
     def list_context(self, request: HttpRequest, changes: KeysetChangeList) -> dict[str, Any]:
-        """With the tabs."""
+        """With the tabs, and whether anything listed goes on."""
+        is_active = any(row.status not in TERMINAL_RUN_STATUSES for row in changes.result_list)
         tabs = status_tabs(changes, self.get_queryset(request), RunStatus)
-        return {**super().list_context(request, changes), "tabs": tabs}
+        return {**super().list_context(request, changes), "tabs": tabs, "is_active": is_active}
 
     def empty_state(self, changes: KeysetChangeList) -> EmptyState:
         """Says how to get a first run."""
@@ -113,9 +123,12 @@ class RunAdmin(OperatedRunAdmin):
         return format_html('<code title="{}">{}</code>', run.pk, short_id(run.pk))
 
     @admin.display(description=_("owner"), empty_value="—")
-    def owner(self, run: WorkflowRun) -> str | None:
-        """The owner's name, or id."""
-        return _facts(run).owner or None
+    def owner(self, run: WorkflowRun) -> SafeString | None:
+        """The owner's name, or id, which leads to all runs of theirs."""
+        if not run.owner_id:
+            return None
+        url = f"?{urlencode({OwnerFilter.parameter_name: run.owner_id})}"
+        return format_html('<a href="{}" title="{}">{}</a>', url, run.owner_id, _facts(run).owner)
 
     @admin.display(description=_("started"))
     def started(self, run: WorkflowRun) -> SafeString:
@@ -185,19 +198,15 @@ class RunAdmin(OperatedRunAdmin):
                 wrap(require_safe(self.step_payload_view)),
                 name=f"{name}_step_payload",
             ),
+            path("<str:object_id>/workers/", wrap(require_safe(self.workers_view)), name=f"{name}_workers"),
+            path("<str:object_id>/export/", wrap(require_safe(self.export_view)), name=f"{name}_export"),
         ]
 
     def row_page(self, request: HttpRequest, row_id: str) -> HttpResponse:
         """The whole page."""
         page = self._page(request, row_id)
         title = f"{page.run.workflow} · {short_id(page.run.id)}"
-        context = {
-            "page": page,
-            "title": title,
-            "operations": self._operations(request, page),
-            **self._agents(request, page),
-        }
-        return self.render(request, "workflows/run.html", context)
+        return self.render(request, "workflows/run.html", {"title": title, **self._shown(request, page)})
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What changes on the page; 204 if the caller has seen it all, unless `grow` asks for bars up to now."""
@@ -206,9 +215,57 @@ class RunAdmin(OperatedRunAdmin):
         changed = request.GET.get("seen") != reads.read_fingerprint(using, page.run)
         if not changed and "grow" not in request.GET:
             return HttpResponse(status=204)
-        operations = self._operations(request, page)
-        context = {"page": page, "changed": changed, "operations": operations, **self._agents(request, page)}
-        return self.render(request, "workflows/live.html", context)
+        return self.render(request, "workflows/live.html", {"changed": changed, **self._shown(request, page)})
+
+    def _shown(self, request: HttpRequest, page: RunPage) -> dict[str, Any]:
+        """What depends on who looks; only whoever may operate is offered anything to do."""
+        may_operate = self.has_operate_permission(request)
+        return {
+            "page": page,
+            "may_operate": may_operate,
+            "operations": page.operations if may_operate else [],
+            # Read only where the template shows them, which a page that merely grows does not.
+            "gate": partial(page.gate_for, request.user) if may_operate else None,
+            "agents": partial(self._agents, request, page),
+        }
+
+    def workers_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Who listens on the queues that the run waits for. Asking takes a second, so no other page does it."""
+        page = self._page(request, unquote(object_id))
+        queues = page.awaited_queues
+        context = {
+            "page": page,
+            "queues": queues,
+            "listening": listening_on(queues),
+            "title": gettext("Workers"),
+            "is_part": "part" in request.GET,
+        }
+        return self.render(request, "workflows/workers.html", context)
+
+    def export_view(self, request: HttpRequest, object_id: str) -> StreamingHttpResponse:
+        """The run with all of its payloads, as a file."""
+        rows = self.visible_rows(request)
+        run = rows.defer(None).filter(pk=unquote(object_id)).first()
+        if run is None:
+            raise self.not_found()
+        page = self._page(request, run.pk)
+        record(
+            AuditEvent(
+                type=EXPORTED,
+                outcome="success",
+                actor=actor_of(request.user),
+                wire_type="workflow",
+                metadata={"runId": run.pk},
+            )
+        )
+        return StreamingHttpResponse(
+            written(run, page.timeline.events, using=rows.db),
+            content_type="application/json; charset=utf-8",
+            headers={
+                "Content-Disposition": content_disposition_header(True, f"run-{run.pk}.json") or "attachment",
+                "X-Content-Type-Options": "nosniff",
+            },
+        )
 
     def events_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """All events: in columns for the slider, or with `raw` as one reads them."""
@@ -223,7 +280,9 @@ class RunAdmin(OperatedRunAdmin):
         panel = page.panel_of(unquote(step_id))
         if panel is None:
             raise self.not_found()
-        return self.render(request, "workflows/parts/panel.html", {"page": page, "panel": panel})
+        may_operate = self.has_operate_permission(request)
+        context = {"page": page, "panel": panel, "may_operate": may_operate}
+        return self.render(request, "workflows/parts/panel.html", context)
 
     def payload_view(self, request: HttpRequest, object_id: str, part: str) -> HttpResponse:
         """A payload of the run, whole, as text."""
@@ -236,23 +295,21 @@ class RunAdmin(OperatedRunAdmin):
     def step_payload_view(self, request: HttpRequest, object_id: str, step_id: str, part: str) -> HttpResponse:
         """A payload of a step, whole, as text."""
         using = self.visible_rows(request).db
-        step = reads.read_step(using, unquote(step_id), run_id=unquote(object_id)) if part in _STEP_PARTS else None
-        if step is None:
+        is_known = part in reads.STEP_PARTS
+        found = reads.read_step_payload(using, unquote(object_id), unquote(step_id), part) if is_known else None
+        if found is None:
             raise self.not_found()
-        return json_text(getattr(step, part))
+        return json_text(found[0])
 
-    def _operations(self, request: HttpRequest, page: RunPage) -> list[dict[str, str]]:
-        """The buttons, for those who may press them."""
-        return page.operations if self.has_operate_permission(request) else []
-
-    def _agents(self, request: HttpRequest, page: RunPage) -> dict[str, Any]:
+    def _agents(self, request: HttpRequest, page: RunPage) -> list[Any]:
         if not apps.is_installed("pikku_storage.agents"):
-            return {}
+            return []
         # Without that app there are no such models.
         from console.agents.relations import related_to
 
-        key = page.run.idempotency_key
-        return {"agents": related_to(request, page.run.id, key, site=self.admin_site.name)}
+        run = page.run
+        thread_id, site = run.from_wire("threadId"), self.admin_site.name
+        return list(related_to(request, run.id, run.idempotency_key, thread_id, site=site))
 
     def _page(self, request: HttpRequest, run_id: str) -> RunPage:
         runs = self.visible_rows(request)

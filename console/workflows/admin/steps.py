@@ -22,7 +22,8 @@ from console.formatting import absolute, ago, duration, short_id
 from console.gate import WORKFLOWS, has_model_permission
 from console.keyset import KeysetChangeList
 from console.templatetags.pikku_console import pill
-from console.workflows.runpage import RunUrls, load_panel
+from console.workflows.panel import load_panel
+from console.workflows.runurls import RunUrls
 from console.workflows.states import state_of
 from pikku_storage.workflows.gates import GATE_RPCS
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
@@ -96,7 +97,7 @@ class StepPages(EngineRowAdmin):
         """The panel of a step as a page of its own."""
         using = self.visible_rows(request).db
         now = timezone.now()
-        panel = None if step_id is None else load_panel(using, step_id, run=None, now=now, site=self.admin_site.name)
+        panel = None if step_id is None else load_panel(using, step_id, runs=None, now=now, site=self.admin_site.name)
         if panel is None:
             raise self.not_found()
         sees_run = has_model_permission(request, "view", WorkflowRun._meta)

@@ -21,7 +21,7 @@ from console.tabs import bounded, count_bounded
 from console.workflows.dashboard import reads
 from console.workflows.dashboard.bars import Chart, chart_of
 from console.workflows.dashboard.periods import PERIODS, Period, period_of
-from console.workflows.runpage import RunUrls
+from console.workflows.runurls import RunUrls
 from pikku_storage.conf import settings
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.statuses import RunStatus

@@ -8,7 +8,7 @@ from pikku_storage.workflows.querysets.answers import AnswerQuerySet
 from pikku_storage.workflows.querysets.base import LIVE, TERMINAL, Claim, NewStep
 from pikku_storage.workflows.querysets.controls import ControlQuerySet
 from pikku_storage.workflows.querysets.rates import RateQuerySet
-from pikku_storage.workflows.querysets.runs import RunQuerySet
+from pikku_storage.workflows.querysets.runs import WIRE_TYPE_LENGTH, RunQuerySet, with_wire_type
 from pikku_storage.workflows.querysets.schedules import ScheduleQuerySet
 from pikku_storage.workflows.querysets.slots import SlotQuerySet
 from pikku_storage.workflows.querysets.steps import StepQuerySet
@@ -17,6 +17,7 @@ from pikku_storage.workflows.querysets.versions import VersionQuerySet
 __all__ = [
     "LIVE",
     "TERMINAL",
+    "WIRE_TYPE_LENGTH",
     "AnswerQuerySet",
     "Claim",
     "ControlQuerySet",
@@ -27,4 +28,5 @@ __all__ = [
     "SlotQuerySet",
     "StepQuerySet",
     "VersionQuerySet",
+    "with_wire_type",
 ]

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _NOT_WAITING: dict[str, Any] = {"waits_for": None, "line": None, "line_place": None, "lined_up_at": None}
 
 
+WIRE_TYPE_LENGTH = 64
+"""A trigger with a longer name is kept in `wire` alone."""
+
+
 class RunQuerySet(EngineQuerySet["WorkflowRun"]):
     """State changes of runs."""
 
@@ -31,7 +35,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         """Insert a run, and what belongs to it; `False` if there is one with this id already."""
         try:
             with self.engine.savepoint():
-                self._apply(Insert(self.model, values), *with_it)
+                self._apply(Insert(self.model, with_wire_type(values)), *with_it)
         except IntegrityError:
             if self.filter(pk=values["id"]).exists():
                 return False
@@ -42,7 +46,7 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
         """Insert runs with the same columns, those that are not there yet."""
         try:
             with self.engine.savepoint():
-                self._apply(insert_of(self.model, rows))
+                self._apply(insert_of(self.model, [with_wire_type(row) for row in rows]))
         except IntegrityError:
             for values in rows:
                 self.create_run(values)
@@ -276,3 +280,11 @@ class RunQuerySet(EngineQuerySet["WorkflowRun"]):
     def _change(self, where: Mapping[str, Any], /, *also: Operation, durable: bool = True, **values: Any) -> bool:
         # Not durable are leases, wake-ups and due times: a crash of the database server that loses one costs time only.
         return bool(self._apply(Update(self.model, where, values), *also, durable=durable)[0])
+
+
+def with_wire_type(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a run with the one that is made of another one."""
+    wire = values.get("wire")
+    found = wire.get("type") if isinstance(wire, Mapping) else None
+    is_short = isinstance(found, str) and len(found) <= WIRE_TYPE_LENGTH
+    return {**values, "wire_type": found if is_short else None}

@@ -24,7 +24,7 @@ from pikku_storage.workflows.engine.starting import run_values
 from pikku_storage.workflows.engine.versions import store_version
 from pikku_storage.workflows.limits import not_after
 from pikku_storage.workflows.models import WorkflowRun
-from pikku_storage.workflows.querysets import LIVE
+from pikku_storage.workflows.querysets import LIVE, with_wire_type
 from pikku_storage.workflows.records import Schedule
 from pikku_storage.workflows.registry import registry
 from pikku_storage.workflows.schedules.fires import Fires
@@ -122,7 +122,7 @@ def _go_on(
     if run is None:
         return runtime.schedules.fire(schedule, next_fire_at=next_fire_at, at=now)
     keep_version(runtime, schedule)
-    insert = Insert(WorkflowRun, run)
+    insert = Insert(WorkflowRun, with_wire_type(run))
     return runtime.schedules.fire(schedule, next_fire_at=next_fire_at, at=now, fire_at=fire_at, run=insert)
 
 
