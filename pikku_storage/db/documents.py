@@ -156,7 +156,7 @@ def completed(table: str, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_nulls(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a row, by the names of its fields in SQL, with what its document holds where it may hold no null."""
+    """The values of a row, by the names of fields in SQL, with what its document holds where it may hold no null."""
     shape = SHAPES.get(table, {})
     return {name: shape.get(_camel(name)) if value is None else value for name, value in values.items()}
 
