@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.apps import apps as django_apps
+from django.utils.translation import override
 
 ROOT = Path(__file__).resolve().parents[2]
-APPS = ("console", "pikku_storage")
+APPS = ("console", *sorted(str(each.parent.relative_to(ROOT)) for each in ROOT.glob("pikku_storage/*/apps.py")))
+"""Each with a catalogue of its own: Django reads those of the apps that are installed, and of nothing around them."""
 CATALOGUE = Path("locale/de/LC_MESSAGES/django.po")
 PROGRAMS = ("xgettext", "msgmerge", "msgattrib", "msgfmt", "msguniq")
 MARKS = ("_", "gettext", "gettext_lazy", "ngettext", "ngettext_lazy", "pgettext", "pgettext_lazy")
@@ -64,6 +67,15 @@ def test_no_text_of_the_code_is_missed(app: str) -> None:
     listed = {(key[0] if isinstance(key, tuple) else key).rpartition("\x04")[2] for key in keys}
     missed = [f"{place}: {text}" for text, place in texts_in_code(app) if text not in listed]
     assert missed == []
+
+
+def test_each_app_speaks_german_itself() -> None:
+    models = [model for model in django_apps.get_models() if model.__module__.startswith("pikku_storage.")]
+    names = {model._meta.label_lower: str(model._meta.verbose_name_plural) for model in models}
+    with override("de"):
+        german = {model._meta.label_lower: str(model._meta.verbose_name_plural) for model in models}
+    spoken = {label.partition(".")[0] for label, name in german.items() if name != names[label]}
+    assert spoken == {label.partition(".")[0] for label in names}
 
 
 @pytest.mark.parametrize("app", APPS)
