@@ -20,7 +20,7 @@ APPS = ("console", *sorted(str(each.parent.relative_to(ROOT)) for each in ROOT.g
 """Each with a catalogue of its own: Django reads those of the apps that are installed, and of nothing around them."""
 CATALOGUE = Path("locale/de/LC_MESSAGES/django.po")
 PROGRAMS = ("xgettext", "msgmerge", "msgattrib", "msgfmt", "msguniq")
-MARKS = ("_", "gettext", "gettext_lazy", "ngettext", "ngettext_lazy", "pgettext", "pgettext_lazy")
+MARKS = ("_", "gettext", "gettext_lazy", "ngettext", "ngettext_lazy", "pgettext", "pgettext_lazy", "npgettext_lazy")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,7 +53,7 @@ def texts_in_code(app: str) -> Iterator[tuple[str, str]]:
     for source in sorted((ROOT / app).rglob("*.py")):
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MARKS:
-                argument = node.args[node.func.id.startswith("pgettext")]
+                argument = node.args["pgettext" in node.func.id]
                 assert isinstance(argument, ast.Constant), f"{source}:{node.lineno} marks what is made while it runs"
                 yield str(argument.value), f"{source}:{node.lineno}"
 
