@@ -14,13 +14,12 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.timesince import timeuntil
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from console.base import EmptyState, OperatorRowAdmin
 from console.filters import ChoicesMenu
-from console.formatting import absolute, ago
+from console.formatting import absolute, ago, ahead
 from console.gate import WORKFLOWS
 from console.keyset import KeysetChangeList
 from console.templatetags.pikku_console import pill
@@ -122,7 +121,7 @@ class ScheduleAdmin(OperatorRowAdmin):
         if at is None or _state(schedule) is not ScheduleState.ACTIVE:
             return _NOTHING
         now = timezone.now()
-        wait = gettext("due now") if at <= now else gettext("in %(time)s") % {"time": timeuntil(at, now, depth=1)}
+        wait = gettext("due now") if at <= now else ahead(at, now)
         return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), absolute(at), wait)
 
     @admin.display(description=_("last fire"))
