@@ -46,7 +46,8 @@ def test_what_needs_a_missing_server_is_named_and_the_rest_is_measured(tmp_path:
     systems = {system["name"]: system for system in json.loads(file.read_text())["systems"]}
     assert set(systems) == {"raw-sqlite3", "pikku-inline-sqlite"}
     per_step = systems["pikku-inline-sqlite"]["per_step"]
-    assert per_step["statements"] <= 4
+    # A slow round renews a lease besides.
+    assert per_step["statements"] < 4.5
     assert per_step["transactions"] <= 2
 
 

@@ -236,17 +236,20 @@ def test_thousands_of_steps_do_not_freeze_the_page(viewer: Viewer) -> None:
     page.goto(url_of(run_id))
     page.locator("#pk-range").focus()
     page.keyboard.press("Home")
-    page.locator("#pk-event", has_text="before the first event").wait_for()
+    page.locator("#pk-event", has_text="before the first event").wait_for(timeout=30_000)
+    # The median of a few, since other programs use the processor too.
     took = page.evaluate(
         """async () => {
             const range = document.querySelector("#pk-range");
-            const start = performance.now();
-            for (let seq = 0; seq < 10; seq += 1) {
+            const took = [];
+            for (let seq = 0; seq < 11; seq += 1) {
+                const start = performance.now();
                 range.value = String(seq * 900);
                 range.dispatchEvent(new Event("input", { bubbles: true }));
                 await new Promise(requestAnimationFrame);
+                took.push(performance.now() - start);
             }
-            return (performance.now() - start) / 10;
+            return took.sort((one, other) => one - other)[5];
         }"""
     )
     assert took < 150
