@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.utils.safestring import SafeString
 
+from console.formatting import absolute, ago
 from console.jsontree import render_tree, size_of
 from pikku_storage.json import Json
 
@@ -17,6 +19,11 @@ class Fact:
     label: str
     value: str
     title: str = ""
+
+    @classmethod
+    def since(cls, label: str, at: datetime, now: datetime) -> Fact:
+        """How long ago that was; the time on hover."""
+        return cls(label, ago(at, now), absolute(at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

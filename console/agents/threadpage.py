@@ -15,7 +15,7 @@ from console.agents import reads
 from console.agents.addresses import ThreadUrls, approval_url, run_url, runs_url, threads_url
 from console.agents.conversation import Allowance, Conversation, Shown
 from console.agents.resources import name_of, resource_names
-from console.formatting import absolute, ago, duration, number, shorten
+from console.formatting import ago, duration, number, shorten
 from console.jsontree import as_text
 from console.parts import Fact, PayloadView
 from console.workflows.runurls import RunUrls
@@ -224,8 +224,8 @@ class ThreadPage:
             Fact(gettext("Messages"), more if read.messages is None else str(read.messages)),
             Fact(gettext("Runs"), more if read.runs is None else str(read.runs)),
             Fact(gettext("Tokens"), more if read.tokens is None else number(read.tokens)),
-            Fact(gettext("Begun"), ago(thread.created_at, self.now), absolute(thread.created_at)),
-            Fact(gettext("Last activity"), ago(thread.updated_at, self.now), absolute(thread.updated_at)),
+            Fact.since(gettext("Started"), thread.created_at, self.now),
+            Fact.since(gettext("Last activity"), thread.updated_at, self.now),
         ]
         checkpoint = reads.read_checkpoint(self._using, thread.pk)
         if checkpoint is not None:

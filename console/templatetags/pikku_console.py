@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from console import formatting
+from console import formatting, moments
 from console.channels.states import ChannelState
 from console.deployments.states import Liveness
 from console.secrets.states import KeyStatus
@@ -68,12 +68,9 @@ def absolute(moment: datetime | None) -> str:
 
 
 @register.simple_tag
-def since(moment: datetime | None, now: datetime) -> str:
+def since(moment: datetime | None, now: datetime | None = None) -> SafeString:
     """How long ago; the time on hover."""
-    if moment is None:
-        return ""
-    text = formatting.ago(moment, now)
-    return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), absolute(moment), text)
+    return moments.since(moment, now)
 
 
 @register.filter

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, ClassVar
 
 from django import forms
@@ -16,16 +15,15 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timezone import now
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods
 
 from console.base import EngineRowAdmin
 from console.filters import ValuesMenu
-from console.formatting import absolute, ago
 from console.jsontree import as_text
 from console.keyset import KeysetChangeList
+from console.moments import since
 from console.secrets.audits import audits_of
 from console.secrets.forms import ValueForm, WhyForm
 from console.secrets.keys import keys_of, progress_of
@@ -165,12 +163,12 @@ class SealedRowAdmin(EngineRowAdmin):
     @admin.display(description=_("created"))
     def created(self, row: Any) -> SafeString:
         """How long ago; the time on hover."""
-        return _since(row.created_at)
+        return since(row.created_at)
 
     @admin.display(description=_("changed"))
     def changed(self, row: Any) -> SafeString:
         """How long ago it was set or rotated; the time on hover."""
-        return _since(row.updated_at)
+        return since(row.updated_at)
 
     # -- the page of a row -------------------------------------------------------------------------------------------
 
@@ -350,11 +348,6 @@ def _posted(request: HttpRequest) -> QueryDict | None:
 def _text_of(value: SecretValue) -> str:
     revealed = value.reveal()
     return revealed if isinstance(revealed, str) else as_text(revealed)
-
-
-def _since(moment: datetime) -> SafeString:
-    shown = (moment.isoformat(), absolute(moment), ago(moment, now()))
-    return format_html('<time datetime="{}" title="{}">{}</time>', *shown)
 
 
 def _log_text(what: str, form: forms.Form) -> str:
