@@ -193,10 +193,8 @@ def _lease(channel: Channel, now: datetime) -> str | None:
 
 
 def _facts(channel: Channel, now: datetime) -> list[Fact]:
-    user_id = channel.pikku_user_id
-    user = owner_names([user_id]).get(user_id or "", user_id or _NOTHING)
     return [
-        Fact(gettext("User"), user, user_id or ""),
+        Fact.person(gettext("User"), channel.pikku_user_id, owner_names([channel.pikku_user_id])),
         Fact.since(gettext("Opened"), channel.created_at, now),
         Fact.since(gettext("Last wire"), channel.last_wire, now),
         Fact(gettext("Leased"), _lease(channel, now) or _NOTHING),

@@ -234,12 +234,11 @@ def _summary(action: Any) -> str:
 
 def _facts(run: VirtualUserRun) -> list[Fact]:
     now = timezone.now()
-    started_by = owner_names([run.started_by]).get(run.started_by or "", run.started_by or _NOTHING)
     return [
         Fact(gettext("Behaves"), _disposition(run)),
         Fact.since(gettext("Started"), run.created_at, now),
         Fact(gettext("Duration"), duration((run.finished_at or now) - run.created_at)),
         Fact(gettext("Stopped by"), run.stopped_by or _NOTHING, run.stopped_by or ""),
-        Fact(gettext("Started by"), started_by, run.started_by or ""),
+        Fact.person(gettext("Started by"), run.started_by, owner_names([run.started_by])),
         Fact(gettext("Seed"), str(run.seed)),
     ]
