@@ -40,8 +40,8 @@ bench: $(VENV)/.installed-bench ## Measure, beside our peers (BENCH_QUICK=1: und
 	$(BIN)/python -m benchmarks
 
 messages: $(VENV)/.installed-dev ## Collect the texts to be translated, and compile the translations (needs GNU gettext)
-	@for app in console pikku_storage; do \
-	  (cd $$app && ../$(BIN)/django-admin makemessages --locale de --no-wrap --add-location file && ../$(BIN)/django-admin compilemessages --locale de) || exit 1; \
+	@for app in console $(patsubst %/apps.py,%,$(wildcard pikku_storage/*/apps.py)); do \
+	  (cd $$app && $(CURDIR)/$(BIN)/django-admin makemessages --locale de --no-wrap --add-location file && $(CURDIR)/$(BIN)/django-admin compilemessages --locale de) || exit 1; \
 	done
 
 clean: ## Remove what the other targets made

@@ -15,6 +15,7 @@ from django.forms import Media
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
+from django.utils.text import capfirst
 from django.utils.translation import gettext
 
 from console.gate import Area, has_model_permission
@@ -165,7 +166,7 @@ class EngineRowAdmin(_ModelAdmin):
 
     def list_title(self) -> str:
         """The heading of the list."""
-        return str(self.opts.verbose_name_plural).capitalize()
+        return capfirst(str(self.opts.verbose_name_plural))
 
     def list_context(self, request: HttpRequest, changes: KeysetChangeList) -> dict[str, Any]:
         """What the list's template is told besides its rows."""

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.utils import timezone
 from django.utils.formats import number_format
-from django.utils.timesince import timesince
-from django.utils.translation import gettext
+from django.utils.timesince import timesince, timeuntil
+from django.utils.translation import gettext, npgettext_lazy
 
 _SHORT_ENOUGH = 18
+_UNITS: dict[str, Any] = {
+    "year": npgettext_lazy("after “in” or before “ago”", "%(num)d year", "%(num)d years", "num"),
+    "month": npgettext_lazy("after “in” or before “ago”", "%(num)d month", "%(num)d months", "num"),
+    "week": npgettext_lazy("after “in” or before “ago”", "%(num)d week", "%(num)d weeks", "num"),
+    "day": npgettext_lazy("after “in” or before “ago”", "%(num)d day", "%(num)d days", "num"),
+    "hour": npgettext_lazy("after “in” or before “ago”", "%(num)d hour", "%(num)d hours", "num"),
+    "minute": npgettext_lazy("after “in” or before “ago”", "%(num)d minute", "%(num)d minutes", "num"),
+}
+"""Django's own stand alone: a language with cases writes another form after a preposition."""
 
 
 def duration(length: timedelta) -> str:
@@ -72,7 +82,12 @@ def ago(moment: datetime, now: datetime) -> str:
         return gettext("just now")
     if seconds < 60:
         return gettext("%(n)d s ago") % {"n": int(seconds)}
-    return gettext("%(time)s ago") % {"time": timesince(moment, now, depth=1)}
+    return gettext("%(time)s ago") % {"time": timesince(moment, now, time_strings=_UNITS, depth=1)}
+
+
+def ahead(moment: datetime, now: datetime) -> str:
+    """`in 7 minutes`, `in 2 days`; for what is still to come."""
+    return gettext("in %(time)s") % {"time": timeuntil(moment, now, time_strings=_UNITS, depth=1)}
 
 
 def absolute(moment: datetime) -> str:

@@ -52,7 +52,9 @@ class RowOperation:
     act: Callable[[Any, str, Any], bool]
 
 
-def _action_of(operation: RowOperation) -> Callable[..., HttpResponse | None]:
+def action_of(operation: Any) -> Callable[..., HttpResponse | None]:
+    """The list's action for an operation with a `name` and a `label`, for whoever may operate."""
+
     def act(model_admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse | None:
         answer: HttpResponse | None = model_admin.operate_on_many(request, rows, operation)
         return answer
@@ -71,7 +73,8 @@ class OperatedRowAdmin(EngineRowAdmin):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.actions = [_action_of(operation) for operation in cls.operations]
+        if "operations" in vars(cls):
+            cls.actions = [action_of(operation) for operation in cls.operations]
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         """Who manages the area."""
@@ -130,7 +133,7 @@ class OperatedRowAdmin(EngineRowAdmin):
     def _done(self, request: HttpRequest, row: Any, operation: RowOperation, changed: bool) -> HttpResponse:
         name = {"name": self.opts.verbose_name, "id": short_id(row.pk), "done": operation.done}
         if changed:
-            self.log_change(request, row, _log_text(operation, request))
+            self.log_change(request, row, log_text(operation.name, request))
             messages.success(request, gettext("%(name)s %(id)s %(done)s.") % name)
         else:
             text = gettext("%(name)s %(id)s was not changed: somebody else was faster.")
@@ -140,9 +143,7 @@ class OperatedRowAdmin(EngineRowAdmin):
 
     # -- many rows ---------------------------------------------------------------------------------------------------
 
-    def operate_on_many(
-        self, request: HttpRequest, rows: QuerySet[Any], operation: RowOperation
-    ) -> HttpResponse | None:
+    def operate_on_many(self, request: HttpRequest, rows: QuerySet[Any], operation: Any) -> HttpResponse | None:
         """Ask once more, then do it to each; say what was done and what was left."""
         is_confirmed = "confirmed" in request.POST
         form = ReasonForm(request.POST if is_confirmed else None)
@@ -166,7 +167,7 @@ class OperatedRowAdmin(EngineRowAdmin):
         for row in possible:
             try:
                 if operation.act(row, form.cleaned_data["reason"], request.user):
-                    self.log_change(request, row, _log_text(operation, request))
+                    self.log_change(request, row, log_text(operation.name, request))
                     done += 1
             except PikkuError as error:
                 messages.error(request, f"{short_id(row.pk)}: {error}")
@@ -186,6 +187,7 @@ class OperatedRowAdmin(EngineRowAdmin):
         return reverse(name, args=args, current_app=self.admin_site.name)
 
 
-def _log_text(operation: RowOperation, request: HttpRequest) -> str:
+def log_text(name: str, request: HttpRequest) -> str:
+    """What the admin's log keeps: which operation, and the reason that was given."""
     reason = request.POST.get("reason", "")
-    return f"{operation.name}: {reason}" if reason else operation.name
+    return f"{name}: {reason}" if reason else name

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet, TextChoices
+from django.utils.text import capfirst
 from django.utils.translation import gettext
 
 from console.keyset import KeysetChangeList
@@ -45,5 +46,5 @@ def status_tabs(changes: KeysetChangeList, rows: QuerySet[Any], statuses: type[T
     for status, label in choices:
         count = "" if others else bounded(count_bounded(rows.filter(status=status)))
         url = changes.get_query_string({"status": status})
-        tabs.append(StatusTab(str(label).capitalize(), status, count, url, chosen == status))
+        tabs.append(StatusTab(capfirst(str(label)), status, count, url, chosen == status))
     return tabs

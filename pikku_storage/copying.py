@@ -20,6 +20,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from pikku_storage.conf import APP_LABELS
 from pikku_storage.db import engine
 from pikku_storage.db.bulk import insert_rows
+from pikku_storage.db.documents import without_nulls
 from pikku_storage.db.fields import cut
 from pikku_storage.db.operations import Update
 from pikku_storage.db.querysets import EngineQuerySet
@@ -218,7 +219,8 @@ def _columns(model: Model) -> list[str]:
 
 
 def _stored(model: Model, values: Values) -> Stored:
-    text = json.dumps([_plain(value) for value in values.values()], ensure_ascii=False, sort_keys=True)
+    held = without_nulls(model._meta.db_table, values)
+    text = json.dumps([_plain(value) for value in held.values()], ensure_ascii=False, sort_keys=True)
     return Stored(
         values[model._meta.pk.attname], values, sha256(text.encode("utf-8", "replace")).hexdigest(), len(text)
     )

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from django.utils.html import escape
+from django.utils.translation import pgettext_lazy
 
 from console.agents.addresses import ThreadUrls, approval_url
 from console.agents.parts import Part, parts_of, parts_of_beginning
@@ -24,6 +25,13 @@ _ALL_TEXT = 100_000
 _TEXT = 3000
 _JSON = 1500
 _PARTS = 40
+_AUTHORS = {
+    "user": pgettext_lazy("author of a message", "user"),
+    "assistant": pgettext_lazy("author of a message", "assistant"),
+    "tool": pgettext_lazy("author of a message", "tool"),
+    "system": pgettext_lazy("author of a message", "system"),
+}
+"""By role, the word for it; another role reads as it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +104,11 @@ class MessageView:
     calls: list[CallView]
     url: str
     is_cut: bool
+
+    @property
+    def author(self) -> str:
+        """The role, in words."""
+        return str(_AUTHORS.get(self.role, self.role))
 
 
 class Conversation:

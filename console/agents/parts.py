@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from django.utils.translation import gettext
+from django.utils.translation import gettext, pgettext
 
 from pikku_storage.json import Json
 
@@ -101,7 +101,7 @@ def _part(value: Json) -> Part:
         return _json(value)
     kind = value.get("type") or value.get("kind")
     if kind in _TEXTS and isinstance(text := value.get(_TEXTS[kind]), str):
-        return Part(kind="text", text=text, label=gettext("refusal") if kind == "refusal" else "")
+        return Part(kind="text", text=text, label=pgettext("of a model", "refusal") if kind == "refusal" else "")
     if kind in _REASONING:
         thought = _thought(value, _REASONING[kind])
         return _json(value, str(kind)) if thought is None else Part(kind="reasoning", text=thought)

@@ -75,9 +75,8 @@ def _steps(steps: Sequence[StepRow], timeline: Timeline) -> Fact:
     done = sum(step.status == StepStatus.SUCCEEDED for step in steps)
     text = gettext("%(done)d of %(all)d done") % {"done": done, "all": len(steps)}
     failed = sum(lane.state is State.FAILED for lane in timeline.steps())
-    if failed:
-        text = f"{text} · {gettext('%(n)d failed') % {'n': failed}}"
-    return Fact(gettext("Steps"), text)
+    failures = gettext("%(n)d failed") % {"n": failed}
+    return Fact(gettext("Steps"), f"{text} · {failures}" if failed else text)
 
 
 def _attempts(timeline: Timeline) -> Fact:

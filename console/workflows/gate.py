@@ -78,7 +78,10 @@ class Gate:
             "not-initiator": gettext("Anybody signed in may answer but who started the run."),
         }.get(self.approval.policy.approvers, gettext("Anybody may answer."))
         scope = self.approval.policy.scope
-        return text if scope is None else f"{text} {gettext('The scope %(scope)s is needed.') % {'scope': scope}}"
+        if scope is None:
+            return text
+        needed = gettext("The scope %(scope)s is needed.") % {"scope": scope}
+        return f"{text} {needed}"
 
     def _answered(self, result: Any) -> str:
         outcome = result if isinstance(result, Mapping) else {}

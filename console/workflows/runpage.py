@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
-from django.utils.translation import gettext, gettext_lazy
+from django.utils.translation import gettext, gettext_lazy, pgettext_lazy
 
 from console.owners import owner_names
 from console.parts import Fact, PayloadView
@@ -47,7 +47,7 @@ class RunPage:
         "retry": gettext_lazy("new try of"),
         "rerun": gettext_lazy("run again after"),
         "fork": gettext_lazy("forked from"),
-        "child": gettext_lazy("started"),
+        "child": pgettext_lazy("this run, another run", "started"),
         "retry_by": gettext_lazy("tried again as"),
         "rerun_by": gettext_lazy("run again as"),
         "fork_by": gettext_lazy("forked as"),

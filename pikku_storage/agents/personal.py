@@ -85,16 +85,25 @@ def _whole(using: str, thread: Thread) -> dict[str, Json]:
         **asdict(thread),
         "workingMemory": memory,
         "messages": [asdict(message) for message in reads.messages(using, thread.id)],
-        "runs": [
-            {
-                **asdict(run),
-                "approvals": [asdict(approval) for approval in reads.run_approvals(using, run.run_id)],
-                "scores": [asdict(score) for score in reads.scores(using, run.run_id)],
-            }
-            for run in runs
-        ],
+        "runs": [whole for some in _batches(runs) for whole in _whole_runs(using, some)],
         "checkpoints": _checkpoints(using, thread.id),
     }
+
+
+def _batches(runs: list[Run]) -> Iterator[list[Run]]:
+    """So many at once as one statement may name."""
+    return (runs[start : start + BATCH] for start in range(0, len(runs), BATCH))
+
+
+def _whole_runs(using: str, runs: list[Run]) -> Iterator[dict[str, Json]]:
+    run_ids = [run.run_id for run in runs]
+    approvals, scores = reads.approvals_of_runs(using, run_ids), reads.scores_of_runs(using, run_ids)
+    for run in runs:
+        yield {
+            **asdict(run),
+            "approvals": [asdict(approval) for approval in approvals.get(run.run_id, [])],
+            "scores": [asdict(score) for score in scores.get(run.run_id, [])],
+        }
 
 
 def _checkpoints(using: str, thread_id: str) -> list[dict[str, Json]]:

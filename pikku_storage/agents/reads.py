@@ -139,10 +139,17 @@ def run(using: str, run_id: str) -> Run | None:
 
 def run_approvals(using: str, run_id: str) -> list[Approval]:
     """All that a run asked somebody to approve, also what was denied or has expired, in the order it asked."""
-    calls = AgentToolCall.everyones.using(using).filter(run_id=run_id, approval_status__isnull=False)
+    return approvals_of_runs(using, [run_id]).get(run_id, [])
+
+
+def approvals_of_runs(using: str, run_ids: Sequence[str]) -> dict[str, list[Approval]]:
+    """As `run_approvals`, by run, of those that asked."""
+    calls = AgentToolCall.everyones.using(using).filter(run_id__in=run_ids, approval_status__isnull=False)
     now = engine(using).now()
-    rows = calls.order_by("approval_asked_at", "place", "id").values(*Approval.COLUMNS)
-    return [Approval.from_row(row, now) for row in rows]
+    found: dict[str, list[Approval]] = defaultdict(list)
+    for row in calls.order_by("approval_asked_at", "place", "id").values(*Approval.COLUMNS):
+        found[row["run_id"]].append(Approval.from_row(row, now))
+    return found
 
 
 def runs(using: str, **filters: Any) -> QuerySet[AgentRun]:
@@ -185,8 +192,16 @@ def pending_approvals(
 
 def scores(using: str, run_id: str) -> list[Score]:
     """The grades of a run, the oldest first."""
-    rows = AgentRunScore.everyones.using(using).filter(run_id=run_id).order_by("created_at", "id")
-    return [Score(**row) for row in rows.values(*Score.COLUMNS)]
+    return scores_of_runs(using, [run_id]).get(run_id, [])
+
+
+def scores_of_runs(using: str, run_ids: Sequence[str]) -> dict[str, list[Score]]:
+    """As `scores`, by run, of those that were graded."""
+    found: dict[str, list[Score]] = defaultdict(list)
+    rows = AgentRunScore.everyones.using(using).filter(run_id__in=run_ids).order_by("created_at", "id")
+    for row in rows.values(*Score.COLUMNS):
+        found[row["run_id"]].append(Score(**row))
+    return found
 
 
 def score(using: str, score_id: str) -> Score | None:

@@ -13,7 +13,7 @@ from pikku_storage.agents import reads
 from pikku_storage.agents.models import AgentRun, AgentThread
 from pikku_storage.agents.records import AgentRun as Run
 from pikku_storage.agents.records import Approval, Message, Thread, ThreadTotals
-from pikku_storage.agents.removal import remove_thread
+from pikku_storage.agents.service import AgentStorageService
 from pikku_storage.async_twins import AsyncTwins
 
 
@@ -97,9 +97,9 @@ class AgentRunService(AsyncTwins):
         """What waits for somebody, the oldest first. `after` is the `(asked_at, tool_call_id)` of the last one seen."""
         return reads.pending_approvals(self.using, Ownership.given(owners), after, limit)
 
-    def delete_thread(self, thread_id: str) -> bool:
-        """Delete a thread with all that belongs to it; whether there was one."""
-        return remove_thread(self.using, thread_id)
+    def delete_thread(self, thread_id: str, *, by: Any = None) -> bool:
+        """See `AgentStorageService.delete_thread`."""
+        return AgentStorageService(self.using).delete_thread(thread_id, by=by)
 
     def get_distinct_agent_names(self) -> list[str]:
         """The names of all agents that ever ran, sorted."""

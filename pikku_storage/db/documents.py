@@ -155,6 +155,16 @@ def completed(table: str, document: dict[str, Any]) -> dict[str, Any]:
     return {**held, **{name: value for name, value in shape.items() if name not in held}}
 
 
+def without_nulls(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a row, by the names of fields in SQL, with what its document holds where it may hold no null."""
+    shape = SHAPES.get(table, {})
+    return {name: shape.get(_camel(name)) if value is None else value for name, value in values.items()}
+
+
+def _camel(name: str) -> str:
+    return _WORD.sub(lambda match: match[1].upper(), name)
+
+
 def _column(model: type[models.Model], name: str) -> str:
     return str(model._meta.get_field(name).column)  # type: ignore[union-attr]
 
@@ -163,7 +173,7 @@ def _name(sender: type[models.Model], **kwargs: Any) -> None:
     if not sender._meta.app_label.startswith(APP_LABELS) or not are_kept_in(_named_for.get() or settings.DATABASE):
         return
     for field in sender._meta.local_concrete_fields:
-        field.column = _WORD.sub(lambda match: match[1].upper(), str(field.column))
+        field.column = _camel(str(field.column))
     sender._meta.pk.column = "_id"
     sender._meta.db_table = COLLECTIONS.get(sender._meta.db_table, sender._meta.db_table)
 

@@ -82,6 +82,7 @@ def test_sending_a_webhook_again(
     page = viewer(width, scheme)
     page.goto(DELIVERIES)
     page.locator(".pk-tab.pk-is-failed").click()
+    page.wait_for_url("**status=failed*")
     assert page.locator("#result_list tbody tr").count() == 3
     picture(page, f"webhooks-{width}-{scheme}", full_page=True)
     page.goto(f"{DELIVERIES}{quote(failed)}/change/")

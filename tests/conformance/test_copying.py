@@ -24,6 +24,7 @@ from pikku_storage.conf import APP_LABELS
 from pikku_storage.copying import StorageCopy
 from pikku_storage.db import engine
 from pikku_storage.db.clock import travel
+from pikku_storage.db.documents import are_kept_in, without_nulls
 from pikku_storage.db.fields import JsonTextField, PayloadField
 from pikku_storage.db.operations import Insert, InsertMany, Update
 from pikku_storage.db.twins import model_on, models_of_the_package, rows_on
@@ -121,11 +122,13 @@ def total(report: dict[str, Any], name: str) -> int:
 
 
 def contents(alias: str) -> dict[str, list[Any]]:
-    """Everything in a database, as Python sees it."""
+    """Everything in a database, as Python sees it; where MongoDB is a side, with what documents have for a null."""
     found = {}
     for model in models_of_the_package():
         columns = [field.attname for field in model._meta.concrete_fields]
-        found[model._meta.label] = list(rows_on(model, alias).order_by("pk").values_list(*columns))
+        rows = list(rows_on(model, alias).order_by("pk").values(*columns))
+        is_normal = are_kept_in(DATABASE)
+        found[model._meta.label] = [without_nulls(model._meta.db_table, row) if is_normal else row for row in rows]
     return found
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils.translation import override
 
-from console.formatting import absolute, ago, duration, precise_clock, round_duration, short_id, shorten
+from console.formatting import absolute, ago, ahead, duration, precise_clock, round_duration, short_id, shorten
 
 NOON = datetime(2026, 11, 29, 12, 0, 0, 118_000, tzinfo=UTC)
 
@@ -43,6 +44,15 @@ def test_round_duration(seconds: float, text: str) -> None:
 )
 def test_ago(seconds: float, text: str) -> None:
     assert ago(NOON - timedelta(seconds=seconds), NOON) == text
+
+
+@pytest.mark.parametrize(
+    ("days", "length"), [(1, "1\xa0Tag"), (2, "2\xa0Tagen"), (15, "2\xa0Wochen"), (70, "2\xa0Monaten")]
+)
+def test_a_unit_has_the_case_of_its_preposition(days: int, length: str) -> None:
+    with override("de"):
+        assert ago(NOON - timedelta(days=days), NOON) == f"vor {length}"
+        assert ahead(NOON + timedelta(days=days), NOON) == f"in {length}"
 
 
 def test_times_are_in_the_viewers_zone(settings: object) -> None:

@@ -228,7 +228,7 @@ def test_many_are_cancelled_after_a_question(client: Client) -> None:
 
     question = client.post(list_url(), choice)
     context = context_of(question)
-    assert sorted(run.pk for run in context["runs"]) == sorted(live)
+    assert sorted(run.pk for run in context["rows"]) == sorted(live)
     assert context["left"] == 1
     assert WorkflowRun.objects.filter(status="cancelled").count() == 0
     unsaid = client.post(list_url(), {**choice, "confirmed": "1", "reason": ""})

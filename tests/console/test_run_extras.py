@@ -9,11 +9,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -299,13 +301,14 @@ def test_the_thread_of_an_agent_is_named_to_whoever_may_see_it(superuser: User, 
     root, workflows_only = client_of(superuser), client_of(operator)
     for run_id in runs:
         page = root.get(url_of(run_id)).content.decode()
-        assert 'id="pk-thread"' in page
-        assert "&lt;script&gt;alert" in page
-        assert 'id="pk-thread"' not in workflows_only.get(url_of(run_id)).content.decode()
+        assert 'id="pk-agents"' in page
+        assert f'href="{reverse("admin:pikku_agents_agentthread_change", args=[quote(talk.pk)])}"' in page
+        assert 'id="pk-agents"' not in workflows_only.get(url_of(run_id)).content.decode()
     for run_id in unrelated:
-        assert 'id="pk-thread"' not in root.get(url_of(run_id)).content.decode()
+        assert 'id="pk-agents"' not in root.get(url_of(run_id)).content.decode()
+    assert "&lt;script&gt;alert" in root.get(url_of(runs[0])).content.decode()
     both = staff_with("admin:workflows:read", "admin:agents:read", name="both")
-    assert 'id="pk-thread"' in client_of(both).get(url_of(runs[0])).content.decode()
+    assert 'id="pk-agents"' in client_of(both).get(url_of(runs[0])).content.decode()
 
 
 # -- size ------------------------------------------------------------------------------------------------------------

@@ -315,8 +315,8 @@ def test_a_page_costs_the_same_however_long_the_run(
     root_client: Client, steps: int, django_assert_num_queries: Callable[..., Any]
 ) -> None:
     run_id = many_steps(steps)
-    # Session, user; run, steps, attempts; owner, relations, forks; payloads; the opened step, its attempts, its child.
-    with django_assert_num_queries(12):
+    # Session, user; run, steps, attempts; owner, relations, forks, agents; payloads; the opened step, attempts, child.
+    with django_assert_num_queries(13):
         page_of(root_client, run_id)
     step_id = WorkflowStep.objects.filter(run_id=run_id).values_list("pk", flat=True)[0]
     with django_assert_num_queries(6):

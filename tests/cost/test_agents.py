@@ -111,7 +111,8 @@ STORAGE: dict[str, tuple[Callable[[Story], object], int, int]] = {
     "expire_approvals": (lambda s: s.storage.expire_approvals(), 1, 1),
     "save_score": (lambda s: s.storage.save_score(s.run, "polite", 1), 1, 1),
     "get_scores": (lambda s: s.storage.get_scores(s.run), 1, 1),
-    "delete_thread": (lambda s: s.storage.delete_thread(s.thread), 20, 20),
+    "delete_thread": (lambda s: s.storage.delete_thread(s.thread), 21, 21),
+    "export_thread": (lambda s: s.storage.export_thread(s.thread), 9, 9),
     "recover": (lambda s: s.storage.recover(), 0, 0),
 }
 READS: dict[str, tuple[Callable[[Story], object], int, int]] = {
@@ -125,7 +126,7 @@ READS: dict[str, tuple[Callable[[Story], object], int, int]] = {
     "get_run": (lambda s: s.reads.get_run(s.run), 2, 2),
     "get_run_approvals": (lambda s: s.reads.get_run_approvals(s.run), 1, 1),
     "list_pending_approvals": (lambda s: s.reads.list_pending_approvals(owners=["ada"]), 1, 1),
-    "delete_thread": (lambda s: s.reads.delete_thread(s.thread), 20, 20),
+    "delete_thread": (lambda s: s.reads.delete_thread(s.thread), 21, 21),
     "get_distinct_agent_names": (lambda s: s.reads.get_distinct_agent_names(), 1, 1),
 }
 # One more than the service alone, for whose it is; where that is read anyway, none.
@@ -136,7 +137,7 @@ ACCESS: dict[str, tuple[Callable[[Story], object], int, int]] = {
     "get_thread_messages": (lambda s: s.access.get_thread_messages(s.thread, last_n=5), 3, 3),
     "get_totals": (lambda s: s.access.get_totals(s.threads), 4, 4),
     "save_messages": (lambda s: s.access.save_messages(s.thread, one("hello")), 3, 4),
-    "delete_thread": (lambda s: s.access.delete_thread(s.thread), 21, 21),
+    "delete_thread": (lambda s: s.access.delete_thread(s.thread), 22, 22),
     "get_working_memory": (lambda s: s.access.get_working_memory("ada", "resource"), 1, 1),
     "get_working_memory of a thread": (lambda s: s.access.get_working_memory(s.thread, "thread"), 2, 2),
     "save_working_memory": (lambda s: s.access.save_working_memory("ada", "resource", {}), 1, 1),

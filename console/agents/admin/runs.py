@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -116,7 +117,7 @@ class AgentRunAdmin(OwnedRowAdmin):
         tabs = [StatusTab(gettext("All"), "", "", changes.get_query_string(remove=["status"]), not chosen)]
         for status, label in AgentRunStatus.choices:
             url = changes.get_query_string({"status": status})
-            tabs.append(StatusTab(str(label).capitalize(), status, "", url, chosen == status))
+            tabs.append(StatusTab(capfirst(str(label)), status, "", url, chosen == status))
         return {**super().list_context(request, changes), "tabs": tabs}
 
     def empty_state(self, changes: KeysetChangeList) -> EmptyState:

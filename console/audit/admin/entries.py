@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
@@ -221,7 +221,11 @@ def _warnings() -> list[str]:
             else gettext("Nothing is recorded: AUDIT_SINK is None.")
         )
     if auditing.lost.events:
-        text = gettext("This server process could not keep %(n)d events since it began; the last time: %(error)s")
+        text = ngettext(
+            "This server process could not keep %(n)d event since it began; the last time: %(error)s",
+            "This server process could not keep %(n)d events since it began; the last time: %(error)s",
+            auditing.lost.events,
+        )
         warnings.append(text % {"n": auditing.lost.events, "error": auditing.lost.last_error})
     return warnings
 

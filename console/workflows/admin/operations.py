@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
@@ -11,13 +10,11 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path
 from django.utils.translation import gettext, ngettext
-from django.views.decorators.http import require_http_methods
 
-from console.base import EngineRowAdmin
 from console.formatting import short_id
 from console.gate import WORKFLOWS
+from console.operations import SHOWN, OperatedRowAdmin, action_of, log_text
 from console.workflows.operations import OPERATIONS, Operation, ReasonForm
 from console.workflows.runurls import RunUrls
 from pikku_storage.exceptions import PikkuError
@@ -26,40 +23,14 @@ from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.models import WorkflowRun
 from pikku_storage.workflows.service import WorkflowService
 
-SHOWN = 20
-"""So many runs are named on the page that asks whether many shall be changed."""
 STEPS_OFFERED = 500
 
-Action = Callable[[EngineRowAdmin, HttpRequest, QuerySet[Any]], HttpResponse | None]
 
-
-def _action_of(operation: Operation) -> Action:
-    def act(model_admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse | None:
-        answer: HttpResponse | None = model_admin.operate_on_many(request, rows, operation)
-        return answer
-
-    act.__name__ = f"{operation.name}_selected"
-    # The types of `admin.action` know no lazy translations.
-    act.short_description = operation.label  # type: ignore[attr-defined]
-    act.allowed_permissions = ["operate"]  # type: ignore[attr-defined]
-    return act
-
-
-class OperatedRunAdmin(EngineRowAdmin):
+class OperatedRunAdmin(OperatedRowAdmin):
     """Runs that may be operated on, by whoever manages workflows. What they did is in the admin's log."""
 
     area = WORKFLOWS
-    actions = [_action_of(operation) for operation in OPERATIONS.values() if operation.many]
-
-    def has_operate_permission(self, request: HttpRequest) -> bool:
-        """Who manages workflows."""
-        return self.has_view_permission(request) and self.may(request, "manage")
-
-    def object_urls(self, name: str) -> list[URLPattern]:
-        """The pages of the operations."""
-        wrap = self.admin_site.admin_view
-        view = require_http_methods(["GET", "HEAD", "POST"])(self.operation_view)
-        return [path("<str:object_id>/do/<str:operation>/", wrap(view), name=f"{name}_operation")]
+    actions = [action_of(operation) for operation in OPERATIONS.values() if operation.many]
 
     # -- one run -----------------------------------------------------------------------------------------------------
 
@@ -77,15 +48,15 @@ class OperatedRunAdmin(EngineRowAdmin):
         if request.method == "POST" and not problem and form.is_valid():
             try:
                 outcome = chosen.act(service, run.pk, form.cleaned_data, request.user)
-                return self._done(request, run, chosen, form.cleaned_data, outcome)
+                return self._go_on(request, run, chosen, form.cleaned_data, outcome)
             except PikkuError as error:
                 form.add_error(None, str(error))
         context = {
-            "run": run,
+            "row": run,
             "operation": chosen,
             "form": form,
             "problem": problem,
-            "run_url": RunUrls(run.pk, self.admin_site.name).page,
+            "row_url": RunUrls(run.pk, self.admin_site.name).page,
             "title": f"{chosen.label} · {run.workflow} · {short_id(run.pk)}",
             **(self._fork_context(request, run, service) if chosen.name == "fork" else {}),
         }
@@ -100,22 +71,22 @@ class OperatedRunAdmin(EngineRowAdmin):
         given = request.POST if request.method == "POST" else request.GET
         from_step = given.get("from_step", "")
         names = list(run.steps.order_by("created_at", "id").values_list("step_name", flat=True)[:STEPS_OFFERED])
-        context: dict[str, Any] = {"steps": names, "from_step": from_step, "preview": None}
+        context: dict[str, Any] = {"steps": names, "from_step": from_step, "preview": None, "is_undecided": True}
         if from_step:
             try:
-                context["preview"] = service.preview_fork(run.pk, from_step)
+                context |= {"preview": service.preview_fork(run.pk, from_step), "is_undecided": False}
             except PikkuError as error:
                 context["preview_error"] = str(error)
         return context
 
-    def _done(
+    def _go_on(
         self, request: HttpRequest, run: WorkflowRun, operation: Operation, values: dict[str, Any], outcome: Any
     ) -> HttpResponse:
         if outcome is False:
             text = gettext("Run %(id)s was not changed: it is under way already, or somebody else was faster.")
             messages.warning(request, text % {"id": short_id(run.pk)})
             return HttpResponseRedirect(RunUrls(run.pk, self.admin_site.name).page)
-        self.log_change(request, run, _log_text(operation, request))
+        self.log_change(request, run, log_text(operation.name, request))
         text = gettext("Run %(id)s: %(done)s.") % {"id": short_id(run.pk), "done": operation.outcome(values)}
         messages.success(request, text)
         target = outcome.id if isinstance(outcome, WorkflowRunHandle) else run.pk
@@ -123,9 +94,7 @@ class OperatedRunAdmin(EngineRowAdmin):
 
     # -- many runs ---------------------------------------------------------------------------------------------------
 
-    def operate_on_many(
-        self, request: HttpRequest, rows: QuerySet[WorkflowRun], operation: Operation
-    ) -> HttpResponse | None:
+    def operate_on_many(self, request: HttpRequest, rows: QuerySet[WorkflowRun], operation: Any) -> HttpResponse | None:
         """Ask once more, then do it to each; say what was done and what was left."""
         is_confirmed = "confirmed" in request.POST
         form = operation.form(request.POST if is_confirmed else None)
@@ -135,12 +104,13 @@ class OperatedRunAdmin(EngineRowAdmin):
             context = {
                 "operation": operation,
                 "form": form,
-                "runs": possible[:SHOWN],
+                "rows": possible[:SHOWN],
                 "more": max(0, len(possible) - SHOWN),
                 "left": len(chosen) - len(possible),
                 "selected": [row.pk for row in chosen],
                 "checkbox": ACTION_CHECKBOX_NAME,
                 "action": f"{operation.name}_selected",
+                "list_url": self._reverse("changelist"),
                 "title": gettext("%(operation)s several runs") % {"operation": operation.label},
             }
             return self.render(request, "workflows/operation_on_many.html", context)
@@ -151,8 +121,8 @@ class OperatedRunAdmin(EngineRowAdmin):
             lambda pk: _changed(operation.act(service, pk, form.cleaned_data, request.user), pk), possible_ids
         )
         for pk in report.done:
-            self.log_change(request, by_id[pk], _log_text(operation, request))
-        self._tell(
+            self.log_change(request, by_id[pk], log_text(operation.name, request))
+        self._report(
             request,
             operation.outcome(form.cleaned_data),
             len(report.done),
@@ -162,7 +132,7 @@ class OperatedRunAdmin(EngineRowAdmin):
             messages.error(request, f"{short_id(pk)}: {reason}")
         return None
 
-    def _tell(self, request: HttpRequest, outcome: str, done: int, left: int) -> None:
+    def _report(self, request: HttpRequest, outcome: str, done: int, left: int) -> None:
         if done:
             text = ngettext("%(n)d run: %(done)s.", "%(n)d runs: %(done)s.", done)
             messages.success(request, text % {"n": done, "done": outcome})
@@ -175,8 +145,3 @@ def _changed(outcome: Any, run_id: str) -> bool:
     if isinstance(outcome, WorkflowRunHandle):
         return outcome.created or outcome.id == run_id
     return bool(outcome)
-
-
-def _log_text(operation: Operation, request: HttpRequest) -> str:
-    reason = request.POST.get("reason", "")
-    return f"{operation.name}: {reason}" if reason else operation.name

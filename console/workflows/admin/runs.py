@@ -149,7 +149,8 @@ class RunAdmin(AnsweredRunAdmin):
         text = f"{counts.done}/{counts.steps}"
         # While a run lives, a failed step may have another attempt before it.
         failed = counts.by_status.get(StepStatus.FAILED.value, 0) if run.status in TERMINAL_RUN_STATUSES else 0
-        return f"{text} · {gettext('%(n)d failed') % {'n': failed}}" if failed else text
+        failures = gettext("%(n)d failed") % {"n": failed}
+        return f"{text} · {failures}" if failed else text
 
     @admin.display(description=_("attempts"))
     def attempts(self, run: WorkflowRun) -> SafeString:

@@ -14,13 +14,12 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.timesince import timeuntil
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from console.base import EmptyState, OperatorRowAdmin
 from console.filters import ChoicesMenu
-from console.formatting import absolute, ago
+from console.formatting import absolute, ago, ahead
 from console.gate import WORKFLOWS
 from console.keyset import KeysetChangeList
 from console.moments import moment
@@ -123,7 +122,7 @@ class ScheduleAdmin(OperatorRowAdmin):
         if at is None or _state(schedule) is not ScheduleState.ACTIVE:
             return _NOTHING
         now = timezone.now()
-        wait = gettext("due now") if at <= now else gettext("in %(time)s") % {"time": timeuntil(at, now, depth=1)}
+        wait = gettext("due now") if at <= now else ahead(at, now)
         return moment(at, wait)
 
     @admin.display(description=_("last fire"))
