@@ -58,7 +58,7 @@ class GrantAdmin(AccessAdmin):
         ids, has_more = (found_users(term), False) if term else granted_users(after)
         names = owner_names(ids)
         context = {
-            "title": gettext("Users and their grants"),
+            "title": self.list_title(),
             "term": term,
             "is_first_page": not after,
             "users": [

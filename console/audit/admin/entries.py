@@ -25,7 +25,7 @@ from console.audit.export import CONTENT_TYPES, MOST_EXPORTED, lines_of
 from console.audit.objects import metadata_of, subject_link, subject_of, visible_pages
 from console.audit.people import Person, people_of, who_did
 from console.base import EmptyState, EngineRowAdmin
-from console.formatting import absolute, ago
+from console.formatting import absolute, ago, short_id
 from console.gate import AUDIT
 from console.keyset import KeysetChangeList
 from console.owners import owner_ids_of
@@ -173,7 +173,7 @@ class EntryAdmin(EngineRowAdmin):
         people = people_of([entry.user_id])
         context = {
             "entry": entry,
-            "title": str(entry),
+            "title": f"{entry.type} · {short_id(entry.pk)}",
             "who": who_did(entry, people),
             "subject": None if subject is None else subject_link(subject, visible),
             "facts": _facts(entry, people),

@@ -162,7 +162,7 @@ class ChannelAdmin(OperatedRowAdmin):
             "channel": channel,
             "state": state.value,
             "banner": _banner(state),
-            "title": str(channel),
+            "title": f"{channel.channel_name} · {short_id(channel.pk)}",
             "operations": self.operation_links(request, channel),
             "facts": _facts(channel, now),
             "topics": [(topic, f"{subscriptions}?{urlencode({'q': topic.name})}") for topic in topics],

@@ -160,7 +160,7 @@ class VirtualUserRunAdmin(EngineRowAdmin):
         steps, has_more = read_steps(run._state.db or "default", run.pk, after=after)
         context = {
             "run": run,
-            "title": str(run),
+            "title": f"{run.persona} · {short_id(run.pk)}",
             "facts": _facts(run),
             "steps": [
                 (step, _summary(step.action), self._reverse("step", quote(run.pk), str(step.step_index)))

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_safe
 
 from console.base import EmptyState
 from console.filters import StatusFilter
-from console.formatting import ago, duration, shorten
+from console.formatting import ago, duration, short_id, shorten
 from console.gate import WEBHOOKS
 from console.keyset import KeysetChangeList
 from console.moments import moment, since
@@ -199,7 +199,7 @@ class DeliveryAdmin(OperatedRowAdmin):
         body_url = self._reverse("body", quote(delivery.pk))
         context = {
             "delivery": delivery,
-            "title": str(delivery),
+            "title": f"{delivery.event or gettext('(no event)')} · {short_id(delivery.pk)}",
             "operations": self.operation_links(request, delivery),
             "banner": _banner(delivery, attempts, now),
             "facts": _facts(delivery, now),
