@@ -234,6 +234,7 @@ class RoleAdmin(AccessAdmin):
         return self.ask(
             request,
             title=gettext("Delete the role %(name)s") % {"name": role.name},
+            name=role.name,
             explanation=text,
             lines=[(scope, "") for scope in record.scopes],
             problem=problem,

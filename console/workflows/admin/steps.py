@@ -26,7 +26,7 @@ from console.templatetags.pikku_console import pill
 from console.workflows.panel import load_panel
 from console.workflows.runurls import RunUrls
 from console.workflows.states import state_of
-from pikku_storage.workflows.gates import GATE_RPCS
+from pikku_storage.workflows.gates import GATE_RPCS, shown_name
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
 from pikku_storage.workflows.reads import step_ids_of
 from pikku_storage.workflows.statuses import StepStatus
@@ -104,7 +104,7 @@ class StepPages(EngineRowAdmin):
         sees_run = has_model_permission(request, "view", WorkflowRun._meta)
         context = {
             "panel": panel,
-            "title": panel.row.step_name,
+            "title": shown_name(panel.row.step_name),
             "run_url": RunUrls(panel.step.run_id, self.admin_site.name).page if sees_run else "",
         }
         return self.render(request, "workflows/step.html", context)
