@@ -51,8 +51,8 @@ def begin() -> None:
 
 
 def _wrap(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    # The listener sees what djongo makes of SQL. The connection itself is asked: that by which databases are made has an
-    # alias that nobody finds.
+    # The listener sees what djongo makes of SQL. The connection itself is asked: that by which databases are made has
+    # an alias that nobody finds.
     if connection.vendor != VENDOR and _look not in connection.execute_wrappers:
         connection.execute_wrappers.append(_look)
 
