@@ -60,6 +60,7 @@ class EngineRowAdmin(_ModelAdmin):
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
     preserve_filters = False
+    empty_value_display = "—"
 
     @property
     def media(self) -> Media:
@@ -221,7 +222,8 @@ class OperatorRowAdmin(EngineRowAdmin):
     ) -> HttpResponse:
         """Who changed it when; raises `not_found`."""
         self.need(request, object_id)
-        return super().history_view(request, object_id, extra_context)
+        context = {"is_nav_sidebar_enabled": False, **(extra_context or {})}
+        return super().history_view(request, object_id, context)
 
     def need(self, request: HttpRequest, object_id: str) -> None:
         """Raise `not_found` unless the caller may see that row."""

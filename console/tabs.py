@@ -17,7 +17,7 @@ COUNT_UP_TO = 1000
 
 @dataclass(frozen=True, slots=True)
 class StatusTab:
-    """A tab over the list; `count` is empty where counting would read too much."""
+    """A tab over the list; `count` is empty where nothing is counted, or counting would read too much."""
 
     label: str
     status: str

@@ -15,6 +15,7 @@ from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Left
 
 from console.jsontree import as_text
+from console.tabs import COUNT_UP_TO
 from pikku_storage.access.ownership import Ownership
 from pikku_storage.agents import reads
 from pikku_storage.agents.models import (
@@ -32,8 +33,6 @@ from pikku_storage.db import engine
 from pikku_storage.json import Json
 from pikku_storage.workflows.models import WorkflowRun
 
-COUNT_UP_TO = 1000
-"""Of a thread with more, messages are not counted, and tokens not added up."""
 MESSAGES = 30
 """How many messages a page of a conversation has."""
 CALLS = 80

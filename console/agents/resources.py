@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from django.utils.translation import gettext
+
 from console.owners import owner_names
+from console.parts import Fact
 
 _SEPARATOR = ":"
+_PARTITION = " · %s"
 
 
 def resource_names(resource_ids: Iterable[str | None]) -> dict[str, str]:
@@ -21,8 +25,16 @@ def name_of(resource_id: str | None, names: Mapping[str, str]) -> str:
     return names.get(resource_id or "", resource_id or "")
 
 
+def owner_fact(resource_id: str | None, names: Mapping[str, str]) -> Fact:
+    """The owner in a header, who leads to their page if they are a user; the id on hover."""
+    stored, name = resource_id or "", name_of(resource_id, names)
+    principal, separator, partition = stored.partition(_SEPARATOR)
+    user_id = principal if separator and name.endswith(_PARTITION % partition) else stored
+    return Fact(gettext("Owner"), name or "—", stored, "" if name == stored else user_id)
+
+
 def _label(resource_id: str, names: Mapping[str, str]) -> str:
     if resource_id in names:
         return names[resource_id]
     principal, separator, partition = resource_id.partition(_SEPARATOR)
-    return f"{names[principal]} · {partition}" if separator and principal in names else resource_id
+    return names[principal] + _PARTITION % partition if separator and principal in names else resource_id

@@ -11,9 +11,9 @@ from django.utils.translation import gettext
 from console.agents import reads
 from console.agents.addresses import ThreadUrls
 from console.agents.conversation import Allowance
-from console.agents.resources import name_of, resource_names
+from console.agents.resources import name_of, owner_fact, resource_names
 from console.agents.threadpage import PendingView, RunView, pending_view, run_views
-from console.formatting import absolute, ago, number, short_id, shorten
+from console.formatting import number, short_id, shorten
 from console.parts import Fact
 from pikku_storage.access.ownership import Ownership
 from pikku_storage.agents import reads as agent_reads
@@ -79,16 +79,15 @@ class RunPage:
     def facts(self) -> list[Fact]:
         """The header's table."""
         run, view = self.run, self.view
-        owner = name_of(run.resource_id, self._names)
         usage = gettext("%(in)s in · %(out)s out") % {
             "in": number(run.usage.input_tokens),
             "out": number(run.usage.output_tokens),
         }
         return [
-            Fact(gettext("Owner"), owner, run.resource_id),
+            owner_fact(run.resource_id, self._names),
             Fact(gettext("Model"), run.usage.model or "—"),
             Fact(gettext("Tokens"), usage),
-            Fact(gettext("Started"), ago(run.created_at, self.now), absolute(run.created_at)),
-            Fact(gettext("Changed"), ago(run.updated_at, self.now), absolute(run.updated_at)),
+            Fact.since(gettext("Started"), run.created_at, self.now),
+            Fact.since(gettext("Changed"), run.updated_at, self.now),
             Fact(gettext("Duration"), view.took),
         ]

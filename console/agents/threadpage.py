@@ -14,10 +14,11 @@ from django.utils.translation import gettext
 from console.agents import reads
 from console.agents.addresses import ThreadUrls, approval_url, run_url, runs_url, threads_url
 from console.agents.conversation import Allowance, Conversation, Shown
-from console.agents.resources import name_of, resource_names
-from console.formatting import absolute, ago, duration, number, shorten
+from console.agents.resources import owner_fact, resource_names
+from console.formatting import ago, duration, number, shorten
 from console.jsontree import as_text
 from console.parts import Fact, PayloadView
+from console.tabs import COUNT_UP_TO
 from console.workflows.runurls import RunUrls
 from pikku_storage.access.ownership import Ownership
 from pikku_storage.agents import reads as agent_reads
@@ -141,7 +142,7 @@ class ThreadPage:
     @property
     def title(self) -> str:
         """What the thread is called."""
-        return shorten(self.thread.title or "", _TITLE) or gettext("Thread without a title")
+        return shorten(self.thread.title or "", _TITLE) or gettext("Without a title")
 
     # -- the conversation --------------------------------------------------------------------------------------------
 
@@ -217,15 +218,15 @@ class ThreadPage:
         """The header's table."""
         thread = self.thread
         read = reads.read_facts(self._using, [thread.pk]).get(thread.pk, reads.ThreadFacts())
-        more = gettext("more than %(n)d") % {"n": reads.COUNT_UP_TO}
+        more = gettext("more than %(n)d") % {"n": COUNT_UP_TO}
         facts = [
-            Fact(gettext("Owner"), name_of(thread.resource_id, self._names), thread.resource_id or ""),
+            owner_fact(thread.resource_id, self._names),
             Fact(gettext("Agent"), read.agent or "—"),
             Fact(gettext("Messages"), more if read.messages is None else str(read.messages)),
             Fact(gettext("Runs"), more if read.runs is None else str(read.runs)),
             Fact(gettext("Tokens"), more if read.tokens is None else number(read.tokens)),
-            Fact(gettext("Begun"), ago(thread.created_at, self.now), absolute(thread.created_at)),
-            Fact(gettext("Last activity"), ago(thread.updated_at, self.now), absolute(thread.updated_at)),
+            Fact.since(gettext("Started"), thread.created_at, self.now),
+            Fact.since(gettext("Last activity"), thread.updated_at, self.now),
         ]
         checkpoint = reads.read_checkpoint(self._using, thread.pk)
         if checkpoint is not None:

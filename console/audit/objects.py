@@ -25,7 +25,7 @@ _PAGES = {
 }
 """Names of metadata that are the id of a row, and of which model; the first one that is there says it."""
 _NAMES = (
-    *("schedule", "workflow", "secretName", "name", "credentialName", "toolCallId", "function", "scope", "role"),
+    *("schedule", "workflow", "secretName", "key", "name", "credentialName", "toolCallId", "function", "scope", "role"),
     *("userId", "keyVersion"),
 )
 """Names of metadata that say it where no row is named."""

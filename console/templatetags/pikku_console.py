@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,15 +13,17 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from console import formatting
+from console import formatting, moments
 from console.channels.states import ChannelState
 from console.deployments.states import Liveness
+from console.people import person_url
 from console.secrets.states import KeyStatus
 from console.workflows.runurls import RunUrls
 from console.workflows.states import State
 from pikku_storage.agents.statuses import AgentRunStatus, ApprovalStatus
 from pikku_storage.virtual_users.statuses import RunStatus as VirtualUserRunStatus
 from pikku_storage.webhooks.statuses import DeliveryStatus
+from pikku_storage.workflows.gates import shown_name
 from pikku_storage.workflows.schedules.policies import ScheduleState
 from pikku_storage.workflows.statuses import RunStatus, StepStatus, VersionStatus
 
@@ -68,18 +70,34 @@ def absolute(moment: datetime | None) -> str:
 
 
 @register.simple_tag
-def since(moment: datetime | None, now: datetime) -> str:
+def since(moment: datetime | None, now: datetime | None = None) -> SafeString:
     """How long ago; the time on hover."""
-    if moment is None:
-        return ""
-    text = formatting.ago(moment, now)
-    return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), absolute(moment), text)
+    return moments.since(moment, now)
+
+
+@register.simple_tag(takes_context=True)
+def person(context: Any, user_id: str, name: str) -> SafeString:
+    """A user's name, for those who may see it as a link to their page."""
+    url = person_url(context["request"], user_id)
+    return format_html('<a href="{}">{}</a>', url, name) if url else format_html("{}", name)
+
+
+@register.filter
+def milliseconds(count: int) -> str:
+    """A number of milliseconds as a duration."""
+    return formatting.duration(timedelta(milliseconds=count))
 
 
 @register.filter
 def precise_clock(moment: datetime | None) -> str:
     """The time of day with milliseconds."""
     return "" if moment is None else formatting.precise_clock(moment)
+
+
+@register.filter
+def step_label(name: str) -> str:
+    """A step's name as one reads it."""
+    return shown_name(name)
 
 
 @register.filter

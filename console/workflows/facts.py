@@ -35,10 +35,10 @@ def facts_of(
     parent is gone."""
     ended, worker = run.ended_at, _last_worker(run, steps)
     return [
-        Fact(gettext("Owner"), people.get(run.owner_id or "", run.owner_id or NOTHING), run.owner_id or ""),
+        Fact.person(gettext("Owner"), run.owner_id, people),
         _trigger(run),
         _parent(run, parent_url),
-        Fact(gettext("Started"), ago(run.created_at, now), absolute(run.created_at)),
+        Fact.since(gettext("Started"), run.created_at, now),
         Fact(
             gettext("Ended"),
             gettext("not yet") if ended is None else ago(ended, now),

@@ -16,6 +16,7 @@ from console.formatting import shorten
 from console.workflows.records import StepRow
 from console.workflows.states import State, state_of, state_of_group
 from console.workflows.timeline import Lane, Timeline, at_moment
+from pikku_storage.workflows.gates import shown_name
 from pikku_storage.workflows.graphs.view import GraphView
 from pikku_storage.workflows.timeline import reconstruct_state_at
 
@@ -77,7 +78,7 @@ class PlacedNode:
     @property
     def short_name(self) -> str:
         """The name as far as it fits."""
-        return shorten(self.node.name, _LETTERS)
+        return shorten(shown_name(self.node.name), _LETTERS)
 
     @property
     def short_function(self) -> str:

@@ -18,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from pikku_storage.audit.statements import Statement, of_sql
-from pikku_storage.db.documents import are_kept_in
+from pikku_storage.db.documents import VENDOR, are_kept_in
 
 
 class Observer(Protocol):
@@ -51,8 +51,9 @@ def begin() -> None:
 
 
 def _wrap(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    # The listener sees what djongo makes of SQL.
-    if not are_kept_in(connection.alias) and _look not in connection.execute_wrappers:
+    # The listener sees what djongo makes of SQL. The connection itself is asked: that by which databases are made has
+    # an alias that nobody finds.
+    if connection.vendor != VENDOR and _look not in connection.execute_wrappers:
         connection.execute_wrappers.append(_look)
 
 

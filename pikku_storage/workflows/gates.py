@@ -34,6 +34,14 @@ def gate_name(rpc_name: str, reason: object) -> str:
         raise WorkflowStepNameNotString(f"{reason!r:.80} is no reason of a gate: {error.reason}") from None
 
 
+def shown_name(step_name: str) -> str:
+    """A step's name as people read it: of a gate what it asks for; any other as it is."""
+    for prefix in _PREFIXES.values():
+        if step_name.startswith(prefix) and step_name != prefix:
+            return step_name.removeprefix(prefix)
+    return step_name
+
+
 def reason_of(step: StepState) -> str:
     """The reason of a gate."""
     return str(_data(step).get("reason") or "")

@@ -68,7 +68,7 @@ def test_granting_and_revoking_by_keyboard_alone(viewer: Viewer) -> None:
     service = ScopeService()
     page = viewer()
     page.goto(f"{ROOM}userrole/")
-    tab_to(page, "#pk-user")
+    tab_to(page, "#searchbar")
     page.keyboard.type("olg")
     page.keyboard.press("Enter")
     page.wait_for_url("**q=olg*")

@@ -92,6 +92,12 @@ def test_sending_a_webhook_again(
     is_documented = (width, scheme) == ("wide", "light")
     name = "webhook-delivery" if is_documented else f"webhook-delivery-{width}-{scheme}"
     picture(page, name, documented=is_documented, full_page=True)
+    page.get_by_role("button", name="Copy the id").click()
+    page.get_by_text("copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == failed
+    page.locator("[data-copy-url]").click()
+    page.locator("[data-copy-url]", has_text="copied").wait_for()
+    assert json.loads(page.evaluate("navigator.clipboard.readText()")) == BODY
     page.get_by_role("link", name="Send again").click()
     page.get_by_label("Reason").fill("they are back")
     page.get_by_role("button", name="Send again").click()

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from console.agents import reads
-from console.agents.reads import COUNT_UP_TO
+from console.tabs import COUNT_UP_TO
 from pikku_storage.agents.models import (
     AgentCheckpoint,
     AgentMessage,
@@ -115,7 +115,8 @@ def test_the_agent_is_the_one_that_ran_last(storage: AgentStorageService) -> Non
 def test_long_threads_are_not_counted(
     root_client: Client, storage: AgentStorageService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reads, "COUNT_UP_TO", 5)
+    for module in ("console.tabs", "console.agents.reads", "console.agents.admin.threads"):
+        monkeypatch.setattr(f"{module}.COUNT_UP_TO", 5)
     short, long = conversation("ada"), conversation("ada")
     many_messages(long, 4)
     for _ in range(5):

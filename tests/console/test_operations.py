@@ -185,7 +185,7 @@ def test_forking_from_a_step_that_is_none(client: Client, fulfil: None) -> None:
     page = client.get(url_of(run_id, "fork"), {"from_step": "nope"}).content.decode()
     client.post(url_of(run_id, "fork"), {"from_step": "nope", "input": "{}"})
 
-    assert "Step not found" in page
+    assert "The run has no step of that name." in page
     assert WorkflowRun.objects.count() == 1
 
 

@@ -192,7 +192,7 @@ def test_an_opened_child_shows_its_lanes_beneath_its_step(root_client: Client) -
     step = WorkflowStep.objects.get(run_id=one, step_name="inner 1 <b>")
     assert url_of(one, "step", step.pk) in page
     panel = root_client.get(url_of(parent), {"open": one, "step": step.pk}).content.decode()
-    assert 'id="pk-panel-title">inner 1 &lt;b&gt;' in panel
+    assert 'title="inner 1 &lt;b&gt;">inner 1 &lt;b&gt;' in panel
     closed = root_client.get(url_of(parent), {"step": step.pk}).content.decode()
     assert "no such step" in closed
     assert other in panel

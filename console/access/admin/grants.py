@@ -20,6 +20,7 @@ from console.access.delegation import Delegation
 from console.access.reads import found_users, granted_users, grantees, is_granted_anything, user_of, ways_of
 from console.access.tree import choices
 from console.owners import owner_names
+from console.people import lists_of
 from pikku_storage.access.models import UserRole
 from pikku_storage.access.records import RoleRecord
 from pikku_storage.exceptions import AccessError
@@ -57,7 +58,7 @@ class GrantAdmin(AccessAdmin):
         ids, has_more = (found_users(term), False) if term else granted_users(after)
         names = owner_names(ids)
         context = {
-            "title": gettext("Users and their grants"),
+            "title": self.list_title(),
             "term": term,
             "is_first_page": not after,
             "users": [
@@ -92,6 +93,7 @@ class GrantAdmin(AccessAdmin):
                 (way, scopes.get(way.scope), self.url("change", way.scope, model="scope"))
                 for way in ways_of(row_id, self.service)
             ],
+            "lists": lists_of(request, row_id),
             "grants_url": self.url("grants", row_id) if self.may_manage(request) else "",
         }
         return self.render(request, "access/user.html", context)

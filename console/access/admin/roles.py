@@ -21,9 +21,9 @@ from console.access.delegation import Delegation
 from console.access.reads import SHOWN, counted
 from console.access.tree import choices, in_order
 from console.base import EmptyState
-from console.formatting import absolute
 from console.keyset import KeysetChangeList
 from console.lookups import id_prefix
+from console.moments import since
 from console.owners import owner_names
 from console.templatetags.pikku_console import pill
 from pikku_storage.access.declarations import DESCRIPTION_LENGTH, NAME_LENGTH
@@ -115,9 +115,9 @@ class RoleAdmin(AccessAdmin):
         return count
 
     @admin.display(description=_("created"))
-    def created(self, role: Role) -> str:
+    def created(self, role: Role) -> SafeString:
         """When it was made."""
-        return absolute(role.created_at)
+        return since(role.created_at)
 
     # -- the page of a role ------------------------------------------------------------------------------------------
 
@@ -234,6 +234,7 @@ class RoleAdmin(AccessAdmin):
         return self.ask(
             request,
             title=gettext("Delete the role %(name)s") % {"name": role.name},
+            name=role.name,
             explanation=text,
             lines=[(scope, "") for scope in record.scopes],
             problem=problem,

@@ -29,12 +29,12 @@ from console.agents.admin.owned import OwnedRowAdmin
 from console.agents.lookups import search_runs
 from console.agents.resources import name_of, resource_names
 from console.agents.runpage import RunPage
-from console.agents.tabs import Tab
 from console.agents.visibility import visible
 from console.base import EmptyState
 from console.formatting import duration, number, short_id, shorten
 from console.gate import WORKFLOWS, has_model_permission
 from console.keyset import KeysetChangeList
+from console.tabs import StatusTab
 from console.templatetags.pikku_console import pill, since
 from pikku_storage.agents import reads as agent_reads
 from pikku_storage.agents.models import AgentRun, AgentThread
@@ -114,10 +114,10 @@ class AgentRunAdmin(OwnedRowAdmin):
     def list_context(self, request: HttpRequest, changes: KeysetChangeList) -> dict[str, Any]:
         """With the tabs."""
         chosen = request.GET.get("status", "")
-        tabs = [Tab(gettext("All"), "", "", changes.get_query_string(remove=["status"]), not chosen)]
+        tabs = [StatusTab(gettext("All"), "", "", changes.get_query_string(remove=["status"]), not chosen)]
         for status, label in AgentRunStatus.choices:
             url = changes.get_query_string({"status": status})
-            tabs.append(Tab(capfirst(str(label)), status, "", url, chosen == status))
+            tabs.append(StatusTab(capfirst(str(label)), status, "", url, chosen == status))
         return {**super().list_context(request, changes), "tabs": tabs}
 
     def empty_state(self, changes: KeysetChangeList) -> EmptyState:

@@ -31,7 +31,6 @@ from console.agents.admin.filters import (
 from console.agents.admin.owned import OwnedRowAdmin
 from console.agents.lookups import search_threads
 from console.agents.resources import name_of, resource_names
-from console.agents.tabs import Tab, bounded
 from console.agents.threadpage import ThreadPage, place_of
 from console.agents.visibility import answerable, visible
 from console.base import EmptyState
@@ -39,6 +38,7 @@ from console.formatting import number, short_id, shorten
 from console.gate import WORKFLOWS, has_model_permission
 from console.keyset import KeysetChangeList
 from console.plain import json_file, json_text, plain_text
+from console.tabs import COUNT_UP_TO, StatusTab, bounded
 from console.templatetags.pikku_console import since
 from pikku_storage.agents.models import AgentMessage, AgentThread, AgentToolCall
 from pikku_storage.agents.service import AgentStorageService
@@ -96,11 +96,11 @@ class ThreadAdmin(OwnedRowAdmin):
         all_url = changes.get_query_string(remove=["status"])
         waiting_url = changes.get_query_string({"status": WAITING})
         tabs = [
-            Tab(gettext("All"), "", "", all_url, not chosen),
-            Tab(
+            StatusTab(gettext("All"), "", "", all_url, not chosen),
+            StatusTab(
                 gettext("Waits for an answer"), WAITING, bounded(waiting) if waiting else "", waiting_url, bool(chosen)
             ),
-            Tab(gettext("Approvals"), "", "", approvals_url(self.admin_site.name), is_chosen=False),
+            StatusTab(gettext("Approvals"), "", "", approvals_url(self.admin_site.name), is_chosen=False),
         ]
         context = {**super().list_context(request, changes), "tabs": tabs}
         if context["empty_state"] and _is_whole(changes) and visible(request).owners is not None:
@@ -143,7 +143,7 @@ class ThreadAdmin(OwnedRowAdmin):
     def message_count(self, thread: AgentThread) -> str:
         """How many messages; of a long thread that it is long."""
         count = _facts(thread).facts.messages
-        return bounded(reads.COUNT_UP_TO + 1) if count is None else str(count)
+        return bounded(COUNT_UP_TO + 1) if count is None else str(count)
 
     @admin.display(description=_("tokens"))
     def tokens(self, thread: AgentThread) -> str:
@@ -285,7 +285,7 @@ class ThreadAdmin(OwnedRowAdmin):
             "thread": thread,
             "facts": reads.read_facts(using or "", [thread.pk]).get(thread.pk, reads.ThreadFacts()),
             "owner": name_of(thread.resource_id, resource_names([thread.resource_id])),
-            "most": reads.COUNT_UP_TO,
+            "most": COUNT_UP_TO,
             "title": gettext("Delete a thread"),
         }
         return self.render(request, "agents/delete.html", context)

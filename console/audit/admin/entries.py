@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -22,9 +23,9 @@ from django.views.decorators.http import require_safe
 from console.audit.admin.filters import ActorFilter, OccurredFilter, OutcomeFilter, TypeFilter
 from console.audit.export import CONTENT_TYPES, MOST_EXPORTED, lines_of
 from console.audit.objects import metadata_of, subject_link, subject_of, visible_pages
-from console.audit.people import people_of, who_did
+from console.audit.people import Person, people_of, who_did
 from console.base import EmptyState, EngineRowAdmin
-from console.formatting import absolute, ago
+from console.formatting import absolute, ago, short_id
 from console.gate import AUDIT
 from console.keyset import KeysetChangeList
 from console.owners import owner_ids_of
@@ -169,12 +170,13 @@ class EntryAdmin(EngineRowAdmin):
         metadata = metadata_of(entry.data)
         subject = subject_of(metadata)
         visible = visible_pages(request, self.admin_site)
+        people = people_of([entry.user_id])
         context = {
             "entry": entry,
-            "title": str(entry),
-            "who": who_did(entry, people_of([entry.user_id])),
+            "title": f"{entry.type} · {short_id(entry.pk)}",
+            "who": who_did(entry, people),
             "subject": None if subject is None else subject_link(subject, visible),
-            "facts": _facts(entry),
+            "facts": _facts(entry, people),
             "payload": PayloadView.of(gettext("Metadata"), metadata, self._reverse("metadata", quote(entry.pk))),
         }
         return self.render(request, "audit/entry.html", context)
@@ -228,9 +230,8 @@ def _warnings() -> list[str]:
     return warnings
 
 
-def _facts(entry: AuditEntry) -> list[Fact]:
+def _facts(entry: AuditEntry, people: Mapping[str, Person]) -> list[Fact]:
     named = [
-        (gettext("User"), entry.user_id),
         (gettext("Named by the wire"), entry.pikku_user_id),
         (gettext("Organisation"), entry.org_id),
         (gettext("Where"), entry.wire_type),
@@ -243,4 +244,9 @@ def _facts(entry: AuditEntry) -> list[Fact]:
         (gettext("Tables"), entry.tables),
         (gettext("Changed columns"), entry.changed_cols),
     ]
-    return [Fact(label, value, value) for label, value in named if value]
+    facts = [Fact(label, value, value) for label, value in named if value]
+    if not entry.user_id:
+        return facts
+    # As it is stored: the name stands above.
+    user_id = entry.user_id if entry.user_id in people else ""
+    return [Fact(gettext("User"), entry.user_id, entry.user_id, user_id), *facts]

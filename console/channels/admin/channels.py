@@ -22,9 +22,10 @@ from console.base import EmptyState
 from console.channels.reads import read_subscription_counts, read_topics
 from console.channels.states import ChannelState, state_of
 from console.filters import PeriodFilter
-from console.formatting import absolute, ago, duration, short_id
+from console.formatting import ago, duration, short_id
 from console.gate import CHANNELS
 from console.keyset import KeysetChangeList
+from console.moments import since
 from console.operations import OperatedRowAdmin, RowOperation
 from console.owners import owner_ids_of, owner_names
 from console.parts import Fact, PayloadView
@@ -132,8 +133,7 @@ class ChannelAdmin(OperatedRowAdmin):
     @admin.display(description=_("opened"))
     def opened(self, channel: Channel) -> SafeString:
         """How long ago; the time on hover."""
-        text = ago(channel.created_at, channel.__dict__["console_now"])
-        return format_html('<time title="{}">{}</time>', absolute(channel.created_at), text)
+        return since(channel.created_at, channel.__dict__["console_now"])
 
     @admin.display(description=_("leased"), empty_value=_NOTHING)
     def leased(self, channel: Channel) -> str | None:
@@ -162,7 +162,7 @@ class ChannelAdmin(OperatedRowAdmin):
             "channel": channel,
             "state": state.value,
             "banner": _banner(state),
-            "title": str(channel),
+            "title": f"{channel.channel_name} · {short_id(channel.pk)}",
             "operations": self.operation_links(request, channel),
             "facts": _facts(channel, now),
             "topics": [(topic, f"{subscriptions}?{urlencode({'q': topic.name})}") for topic in topics],
@@ -193,12 +193,10 @@ def _lease(channel: Channel, now: datetime) -> str | None:
 
 
 def _facts(channel: Channel, now: datetime) -> list[Fact]:
-    user_id = channel.pikku_user_id
-    user = owner_names([user_id]).get(user_id or "", user_id or _NOTHING)
     return [
-        Fact(gettext("User"), user, user_id or ""),
-        Fact(gettext("Opened"), ago(channel.created_at, now), absolute(channel.created_at)),
-        Fact(gettext("Last wire"), ago(channel.last_wire, now), absolute(channel.last_wire)),
+        Fact.person(gettext("User"), channel.pikku_user_id, owner_names([channel.pikku_user_id])),
+        Fact.since(gettext("Opened"), channel.created_at, now),
+        Fact.since(gettext("Last wire"), channel.last_wire, now),
         Fact(gettext("Leased"), _lease(channel, now) or _NOTHING),
         Fact(gettext("Held by"), channel.holder or _NOTHING, channel.holder or ""),
     ]

@@ -20,9 +20,10 @@ from django.views.decorators.http import require_safe
 
 from console.base import EmptyState, EngineRowAdmin
 from console.deployments.states import Liveness, liveness_of
-from console.formatting import absolute, ago, shorten
+from console.formatting import shorten
 from console.gate import DEPLOYMENTS
 from console.keyset import KeysetChangeList
+from console.moments import since
 from console.parts import Fact
 from console.templatetags.pikku_console import pill
 from pikku_storage.deployments.models import Deployment
@@ -83,8 +84,7 @@ class DeploymentAdmin(EngineRowAdmin):
     @admin.display(description=_("last heartbeat"))
     def heartbeat(self, deployment: Deployment) -> SafeString:
         """How long ago; the time on hover."""
-        text = ago(deployment.last_heartbeat, deployment.__dict__["console_now"])
-        return format_html('<time title="{}">{}</time>', absolute(deployment.last_heartbeat), text)
+        return since(deployment.last_heartbeat, deployment.__dict__["console_now"])
 
     @admin.display(description=_("functions"))
     def offers(self, deployment: Deployment) -> SafeString:
@@ -95,8 +95,7 @@ class DeploymentAdmin(EngineRowAdmin):
     @admin.display(description=_("registered"))
     def up_since(self, deployment: Deployment) -> SafeString:
         """How long ago; the time on hover."""
-        text = ago(deployment.created_at, deployment.__dict__["console_now"])
-        return format_html('<time title="{}">{}</time>', absolute(deployment.created_at), text)
+        return since(deployment.created_at, deployment.__dict__["console_now"])
 
     # -- pages -------------------------------------------------------------------------------------------------------
 
@@ -117,12 +116,8 @@ class DeploymentAdmin(EngineRowAdmin):
             "title": str(deployment),
             "facts": [
                 Fact(gettext("Endpoint"), deployment.endpoint, deployment.endpoint),
-                Fact(
-                    gettext("Last heartbeat"),
-                    ago(deployment.last_heartbeat, now),
-                    absolute(deployment.last_heartbeat),
-                ),
-                Fact(gettext("Registered"), ago(deployment.created_at, now), absolute(deployment.created_at)),
+                Fact.since(gettext("Last heartbeat"), deployment.last_heartbeat, now),
+                Fact.since(gettext("Registered"), deployment.created_at, now),
                 Fact(gettext("Functions"), str(len(functions))),
             ],
             "functions": functions[:MOST_SHOWN],

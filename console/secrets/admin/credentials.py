@@ -21,6 +21,7 @@ from console.gate import CREDENTIALS
 from console.keyset import KeysetChangeList
 from console.lookups import id_prefix
 from console.owners import owner_ids_of, owner_names
+from console.parts import Fact
 from console.secrets.admin.sealed import SealedRowAdmin
 from console.secrets.forms import NewCredentialForm
 from pikku_storage.json import to_text
@@ -95,6 +96,14 @@ class CredentialAdmin(SealedRowAdmin):
         by_name = id_prefix(term, connections[queryset.db].vendor, column="name")
         return (by_user if by_user.exists() else queryset.filter(by_name)), False
 
+    def name_of(self, row: Credential) -> str:
+        """With the user's name in place of the id."""
+        return (
+            str(row)
+            if row.user_id is None
+            else f"{row.name} · {owner_names([row.user_id]).get(row.user_id, row.user_id)}"
+        )
+
     def prepare_page(self, request: HttpRequest, rows: list[Credential]) -> None:
         """The names of the users, too: one query."""
         super().prepare_page(request, rows)
@@ -144,10 +153,11 @@ class CredentialAdmin(SealedRowAdmin):
         rows: QuerySet[Any] = CredentialAudit._default_manager.using(self._keyring().using)
         return rows.filter(whose, credential_name=row.name)
 
-    def own_facts(self, row: Credential) -> list[tuple[str, str]]:
+    def own_facts(self, row: Credential) -> list[Fact]:
         """Whose it is."""
-        name = owner_names([row.user_id]).get(row.user_id or "", row.user_id or gettext("everybody"))
-        return [(gettext("User"), name)]
+        if row.user_id is None:
+            return [Fact(gettext("User"), gettext("everybody"))]
+        return [Fact.person(gettext("User"), row.user_id, owner_names([row.user_id]))]
 
     def told_of(self, row: Credential) -> dict[str, Any]:
         """See `SealedRowAdmin.told_of`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, ClassVar
 
 from django import forms
@@ -16,16 +15,16 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timezone import now
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods
 
 from console.base import EngineRowAdmin
 from console.filters import ValuesMenu
-from console.formatting import absolute, ago
 from console.jsontree import as_text
 from console.keyset import KeysetChangeList
+from console.moments import since
+from console.parts import Fact
 from console.secrets.audits import audits_of
 from console.secrets.forms import ValueForm, WhyForm
 from console.secrets.keys import keys_of, progress_of
@@ -85,7 +84,7 @@ class SealedRowAdmin(EngineRowAdmin):
         """The audit of a row."""
         raise NotImplementedError
 
-    def own_facts(self, row: Any) -> list[tuple[str, str]]:
+    def own_facts(self, row: Any) -> list[Fact]:
         """What stands on its page besides what all have."""
         return []
 
@@ -165,12 +164,12 @@ class SealedRowAdmin(EngineRowAdmin):
     @admin.display(description=_("created"))
     def created(self, row: Any) -> SafeString:
         """How long ago; the time on hover."""
-        return _since(row.created_at)
+        return since(row.created_at)
 
     @admin.display(description=_("changed"))
     def changed(self, row: Any) -> SafeString:
         """How long ago it was set or rotated; the time on hover."""
-        return _since(row.updated_at)
+        return since(row.updated_at)
 
     # -- the page of a row -------------------------------------------------------------------------------------------
 
@@ -181,7 +180,8 @@ class SealedRowAdmin(EngineRowAdmin):
         keys = keys_of(self._keyring(), {row.key_version})
         context = {
             "row": row,
-            "title": str(row),
+            "name": self.name_of(row),
+            "title": self.name_of(row),
             "key_status": keys.status_of(row.key_version),
             "format": self.sealed_format(row),
             "own_facts": self.own_facts(row),
@@ -243,7 +243,7 @@ class SealedRowAdmin(EngineRowAdmin):
             # First, because it names a row that there is.
             self.log_deletions(request, self.model._default_manager.filter(pk=row.pk).only("pk", *self.name_columns))
             self.remove(row, by=request.user, reason=form.cleaned_data["reason"])
-            messages.success(request, gettext("%(name)s is deleted.") % {"name": row})
+            messages.success(request, gettext("%(name)s is deleted.") % {"name": self.name_of(row)})
             return HttpResponseRedirect(self.url("changelist"))
         explanation = gettext("Nothing can bring it back, and whoever reads it will fail. Its audit stays.")
         return self._ask(request, row, form, gettext("Delete"), explanation, button=gettext("Delete"), is_grave=True)
@@ -285,7 +285,7 @@ class SealedRowAdmin(EngineRowAdmin):
     def _set(self, request: HttpRequest, row: Any, form: ValueForm, *, is_new: bool) -> HttpResponse:
         self.put_value(row, form.cleaned_data["value"], by=request.user, reason=form.cleaned_data["reason"])
         (self.log_addition if is_new else self.log_change)(request, row, _log_text("set", form))
-        messages.success(request, gettext("%(name)s is set.") % {"name": row})
+        messages.success(request, gettext("%(name)s is set.") % {"name": self.name_of(row)})
         return HttpResponseRedirect(self.url("change", row))
 
     def _refusal(self, request: HttpRequest, row: Any, what: str) -> PermissionDenied:
@@ -300,6 +300,10 @@ class SealedRowAdmin(EngineRowAdmin):
             )
             record(event)
         return PermissionDenied()
+
+    def name_of(self, row: Any) -> str:
+        """How the row reads in headings and messages."""
+        return str(row)
 
     def told_of(self, row: Any) -> dict[str, Any]:
         """What the audit trail calls the row."""
@@ -316,11 +320,12 @@ class SealedRowAdmin(EngineRowAdmin):
         button: str,
         is_grave: bool = False,
     ) -> HttpResponse:
-        is_setting = isinstance(form, ValueForm)
+        is_setting, name = isinstance(form, ValueForm), "" if row is None else self.name_of(row)
         context = {
             "row": row,
             "label": label,
-            "title": label if row is None else f"{label} · {row}",
+            "name": name,
+            "title": f"{label} · {name}" if name else label,
             "explanation": explanation,
             "form": form,
             "button": button,
@@ -334,7 +339,8 @@ class SealedRowAdmin(EngineRowAdmin):
         shown = SecretValue(_text_of(value))
         context = {
             "row": row,
-            "title": gettext("Revealed · %(name)s") % {"name": row},
+            "name": self.name_of(row),
+            "title": gettext("Revealed · %(name)s") % {"name": self.name_of(row)},
             "shown": shown,
             "size": len(_text_of(value).encode()),
             "is_json": not isinstance(value.reveal(), str),
@@ -350,11 +356,6 @@ def _posted(request: HttpRequest) -> QueryDict | None:
 def _text_of(value: SecretValue) -> str:
     revealed = value.reveal()
     return revealed if isinstance(revealed, str) else as_text(revealed)
-
-
-def _since(moment: datetime) -> SafeString:
-    shown = (moment.isoformat(), absolute(moment), ago(moment, now()))
-    return format_html('<time datetime="{}" title="{}">{}</time>', *shown)
 
 
 def _log_text(what: str, form: forms.Form) -> str:

@@ -19,9 +19,11 @@ from django.views.decorators.http import require_safe
 
 from console.base import EmptyState, EngineRowAdmin
 from console.filters import PeriodFilter
-from console.formatting import absolute, ago, duration, short_id, shorten
+from console.formatting import duration, short_id, shorten
 from console.gate import VIRTUAL_USERS
 from console.keyset import KeysetChangeList
+from console.moments import since
+from console.owners import owner_names
 from console.parts import Fact, PayloadView
 from console.plain import json_text
 from console.templatetags.pikku_console import pill
@@ -111,8 +113,7 @@ class VirtualUserRunAdmin(EngineRowAdmin):
     @admin.display(description=_("started"))
     def started(self, run: VirtualUserRun) -> SafeString:
         """How long ago; the time on hover."""
-        text = ago(run.created_at, run.__dict__["console_now"])
-        return format_html('<time title="{}">{}</time>', absolute(run.created_at), text)
+        return since(run.created_at, run.__dict__["console_now"])
 
     @admin.display(description=_("duration"))
     def took(self, run: VirtualUserRun) -> str:
@@ -159,7 +160,7 @@ class VirtualUserRunAdmin(EngineRowAdmin):
         steps, has_more = read_steps(run._state.db or "default", run.pk, after=after)
         context = {
             "run": run,
-            "title": str(run),
+            "title": f"{run.persona} · {short_id(run.pk)}",
             "facts": _facts(run),
             "steps": [
                 (step, _summary(step.action), self._reverse("step", quote(run.pk), str(step.step_index)))
@@ -235,9 +236,9 @@ def _facts(run: VirtualUserRun) -> list[Fact]:
     now = timezone.now()
     return [
         Fact(gettext("Behaves"), _disposition(run)),
-        Fact(gettext("Started"), ago(run.created_at, now), absolute(run.created_at)),
+        Fact.since(gettext("Started"), run.created_at, now),
         Fact(gettext("Duration"), duration((run.finished_at or now) - run.created_at)),
         Fact(gettext("Stopped by"), run.stopped_by or _NOTHING, run.stopped_by or ""),
-        Fact(gettext("Started by"), run.started_by or _NOTHING, run.started_by or ""),
+        Fact.person(gettext("Started by"), run.started_by, owner_names([run.started_by])),
         Fact(gettext("Seed"), str(run.seed)),
     ]

@@ -19,9 +19,10 @@ from django.views.decorators.http import require_safe
 
 from console.base import EmptyState
 from console.filters import StatusFilter
-from console.formatting import absolute, ago, duration, shorten
+from console.formatting import ago, duration, short_id, shorten
 from console.gate import WEBHOOKS
 from console.keyset import KeysetChangeList
+from console.moments import moment, since
 from console.operations import OperatedRowAdmin, RowOperation
 from console.parts import Fact, PayloadView
 from console.plain import plain_text
@@ -173,20 +174,13 @@ class DeliveryAdmin(OperatedRowAdmin):
             return format_html('<span class="pk-quiet">{}</span>', gettext("under way"))
         if delivery.next_attempt_at is None:
             return None
-        return format_html(
-            '<time title="{}">{}</time>',
-            absolute(delivery.next_attempt_at),
-            _when(delivery.next_attempt_at, delivery.__dict__["console_now"]),
-        )
+        at = delivery.next_attempt_at
+        return moment(at, _when(at, delivery.__dict__["console_now"]))
 
     @admin.display(description=_("created"))
     def created(self, delivery: WebhookDelivery) -> SafeString:
         """How long ago; the time on hover."""
-        return format_html(
-            '<time title="{}">{}</time>',
-            absolute(delivery.created_at),
-            ago(delivery.created_at, delivery.__dict__["console_now"]),
-        )
+        return since(delivery.created_at, delivery.__dict__["console_now"])
 
     # -- the page ----------------------------------------------------------------------------------------------------
 
@@ -205,10 +199,10 @@ class DeliveryAdmin(OperatedRowAdmin):
         body_url = self._reverse("body", quote(delivery.pk))
         context = {
             "delivery": delivery,
-            "title": str(delivery),
+            "title": f"{delivery.event or gettext('(no event)')} · {short_id(delivery.pk)}",
             "operations": self.operation_links(request, delivery),
             "banner": _banner(delivery, attempts, now),
-            "facts": _facts(delivery),
+            "facts": _facts(delivery, now),
             "url": shown_url(delivery.url),
             "attempts": attempts,
             "is_cut": len(attempts) < delivery.attempts,
@@ -229,11 +223,11 @@ def _when(moment: datetime, now: datetime) -> str:
     return gettext("in %(left)s") % {"left": duration(moment - now)} if moment > now else ago(moment, now)
 
 
-def _facts(delivery: WebhookDelivery) -> list[Fact]:
+def _facts(delivery: WebhookDelivery, now: datetime) -> list[Fact]:
     facts = [
         Fact(gettext("Attempts"), f"{delivery.attempts}/{delivery.max_attempts}"),
-        Fact(gettext("Created"), absolute(delivery.created_at)),
-        Fact(gettext("Changed"), absolute(delivery.updated_at)),
+        Fact.since(gettext("Created"), delivery.created_at, now),
+        Fact.since(gettext("Changed"), delivery.updated_at, now),
         Fact(gettext("Organisation"), delivery.organization_id or _NOTHING, delivery.organization_id or ""),
         Fact(gettext("Signed with"), delivery.secret_name or _NOTHING, delivery.secret_name or ""),
     ]

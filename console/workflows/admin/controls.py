@@ -7,16 +7,16 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import now
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from console.base import EmptyState, OperatorRowAdmin
-from console.formatting import absolute, ago
+from console.formatting import ago
 from console.gate import WORKFLOWS
 from console.keyset import KeysetChangeList
+from console.moments import moment, since
 from console.owners import owner_names
 from console.templatetags.pikku_console import pill
 from console.workflows.control_form import ControlForm
@@ -73,12 +73,12 @@ class ControlAdmin(OperatorRowAdmin):
         who = control.__dict__["console_paused_by"]
         since = ago(control.paused_at, now())
         text = " · ".join(filter(None, [control.paused_reason, who, since]))
-        return format_html('<span title="{}">{}</span>', absolute(control.paused_at), text)
+        return moment(control.paused_at, text)
 
     @admin.display(description=_("changed"))
     def changed(self, control: WorkflowControl) -> SafeString:
         """How long ago; the time on hover."""
-        return format_html('<span title="{}">{}</span>', absolute(control.updated_at), ago(control.updated_at, now()))
+        return since(control.updated_at)
 
     # -- the form ----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from console.gate import WORKFLOWS
 from console.operations import SHOWN, OperatedRowAdmin, action_of, log_text
 from console.workflows.operations import OPERATIONS, Operation, ReasonForm
 from console.workflows.runurls import RunUrls
-from pikku_storage.exceptions import PikkuError
+from pikku_storage.exceptions import PikkuError, StepNotFoundError
 from pikku_storage.workflows.bulk import in_bulk
 from pikku_storage.workflows.handle import WorkflowRunHandle
 from pikku_storage.workflows.models import WorkflowRun
@@ -75,6 +75,8 @@ class OperatedRunAdmin(OperatedRowAdmin):
         if from_step:
             try:
                 context |= {"preview": service.preview_fork(run.pk, from_step), "is_undecided": False}
+            except StepNotFoundError:
+                context["preview_error"] = gettext("The run has no step of that name.")
             except PikkuError as error:
                 context["preview_error"] = str(error)
         return context

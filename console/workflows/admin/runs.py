@@ -23,8 +23,9 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from console.base import EmptyState
-from console.formatting import absolute, ago, duration, short_id, shorten
+from console.formatting import duration, short_id, shorten
 from console.keyset import KeysetChangeList
+from console.moments import since
 from console.owners import owner_names
 from console.plain import json_text
 from console.tabs import status_tabs
@@ -133,12 +134,7 @@ class RunAdmin(AnsweredRunAdmin):
     @admin.display(description=_("started"))
     def started(self, run: WorkflowRun) -> SafeString:
         """How long ago; the time on hover."""
-        return format_html(
-            '<time datetime="{}" title="{}">{}</time>',
-            run.created_at.isoformat(),
-            absolute(run.created_at),
-            ago(run.created_at, _facts(run).now),
-        )
+        return since(run.created_at, _facts(run).now)
 
     @admin.display(description=_("duration"))
     def took(self, run: WorkflowRun) -> str:

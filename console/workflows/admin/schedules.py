@@ -22,6 +22,7 @@ from console.filters import ChoicesMenu
 from console.formatting import absolute, ago, ahead
 from console.gate import WORKFLOWS
 from console.keyset import KeysetChangeList
+from console.moments import moment
 from console.templatetags.pikku_console import pill
 from console.workflows.schedule_form import ScheduleForm
 from pikku_storage.access.actors import actor_of
@@ -122,7 +123,7 @@ class ScheduleAdmin(OperatorRowAdmin):
             return _NOTHING
         now = timezone.now()
         wait = gettext("due now") if at <= now else ahead(at, now)
-        return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), absolute(at), wait)
+        return moment(at, wait)
 
     @admin.display(description=_("last fire"))
     def last_fire(self, schedule: WorkflowSchedule) -> str:

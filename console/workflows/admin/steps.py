@@ -18,14 +18,15 @@ from django.utils.translation import gettext_lazy as _
 
 from console.base import EmptyState, EngineRowAdmin
 from console.filters import HIDDEN, MENU
-from console.formatting import absolute, ago, duration, short_id
+from console.formatting import ago, duration, short_id
 from console.gate import WORKFLOWS, has_model_permission
 from console.keyset import KeysetChangeList
+from console.moments import moment, since
 from console.templatetags.pikku_console import pill
 from console.workflows.panel import load_panel
 from console.workflows.runurls import RunUrls
 from console.workflows.states import state_of
-from pikku_storage.workflows.gates import GATE_RPCS
+from pikku_storage.workflows.gates import GATE_RPCS, shown_name
 from pikku_storage.workflows.models import WorkflowRun, WorkflowStep, WorkflowStepHistory
 from pikku_storage.workflows.reads import step_ids_of
 from pikku_storage.workflows.statuses import StepStatus
@@ -103,7 +104,7 @@ class StepPages(EngineRowAdmin):
         sees_run = has_model_permission(request, "view", WorkflowRun._meta)
         context = {
             "panel": panel,
-            "title": panel.row.step_name,
+            "title": shown_name(panel.row.step_name),
             "run_url": RunUrls(panel.step.run_id, self.admin_site.name).page if sees_run else "",
         }
         return self.render(request, "workflows/step.html", context)
@@ -199,9 +200,7 @@ class StepAdmin(StepPages):
         now = timezone.now()
         left = step.due_at - now
         text = gettext("in %(left)s") % {"left": duration(left)} if step.due_at > now else ago(step.due_at, now)
-        return format_html(
-            '<time datetime="{}" title="{}">{}</time>', step.due_at.isoformat(), absolute(step.due_at), text
-        )
+        return moment(step.due_at, text)
 
     @admin.display(description=_("worker"), empty_value="—")
     def worker(self, step: WorkflowStep) -> str | None:
@@ -209,9 +208,9 @@ class StepAdmin(StepPages):
         return step.claimed_by or None
 
     @admin.display(description=_("created"))
-    def created(self, step: WorkflowStep) -> str:
+    def created(self, step: WorkflowStep) -> SafeString:
         """When it was made."""
-        return absolute(step.created_at)
+        return since(step.created_at)
 
 
 @admin.register(WorkflowStepHistory)
@@ -277,9 +276,9 @@ class AttemptAdmin(StepPages):
         return pill(attempt.status)
 
     @admin.display(description=_("started"), empty_value="—")
-    def started(self, attempt: WorkflowStepHistory) -> str | None:
+    def started(self, attempt: WorkflowStepHistory) -> SafeString | None:
         """When a worker began."""
-        return None if attempt.running_at is None else absolute(attempt.running_at)
+        return since(attempt.running_at) or None
 
     @admin.display(description=_("took"), empty_value="—")
     def took(self, attempt: WorkflowStepHistory) -> str | None:

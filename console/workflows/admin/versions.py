@@ -15,10 +15,10 @@ from django.utils.translation import gettext_lazy as _
 
 from console.base import EmptyState, EngineRowAdmin
 from console.filters import ChoicesMenu, ValuesMenu
-from console.formatting import absolute
 from console.gate import WORKFLOWS
 from console.jsontree import render_tree
 from console.keyset import KeysetChangeList
+from console.moments import since
 from console.templatetags.pikku_console import pill
 from pikku_storage.exceptions import WorkflowGraphError
 from pikku_storage.workflows.graphs.structure import GRAPH_SOURCE
@@ -93,9 +93,9 @@ class VersionAdmin(EngineRowAdmin):
         return pill(version.status)
 
     @admin.display(description=_("created"))
-    def created(self, version: WorkflowVersion) -> str:
+    def created(self, version: WorkflowVersion) -> SafeString:
         """When it was stored."""
-        return absolute(version.created_at)
+        return since(version.created_at)
 
 
 def _is_current(version: WorkflowVersion) -> bool:

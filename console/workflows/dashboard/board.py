@@ -17,6 +17,7 @@ from django.utils import timezone
 from django.utils.translation import gettext
 
 from console.formatting import absolute, ago, duration
+from console.gate import WORKFLOWS
 from console.tabs import bounded, count_bounded
 from console.workflows.dashboard import reads
 from console.workflows.dashboard.bars import Chart, chart_of
@@ -55,8 +56,8 @@ class Worker:
 class Summary:
     """Counts, failures, and what waits longest. Eight queries."""
 
-    def __init__(self, runs: QuerySet[WorkflowRun], *, now: datetime, site: str) -> None:
-        self._runs, self._now, self._site = runs, now, site
+    def __init__(self, runs: QuerySet[WorkflowRun], *, now: datetime, site: str, inbox: str = "") -> None:
+        self._runs, self._now, self._site, self._inbox = runs, now, site, inbox
         self.due = reads.read_due(runs.db, late_since=now - GRACE, default_queue=settings.QUEUE)
         self.oldest_runs: list[reads.LiveRun] = []
         approvals = reads.read_approvals(runs)
@@ -105,6 +106,7 @@ class Summary:
             value=bounded(approvals.count),
             note="" if oldest is None else gettext("first asked %(when)s") % {"when": ago(oldest, self._now)},
             title="" if oldest is None else absolute(oldest),
+            url=self._inbox if approvals.count else "",
             kind="suspended" if approvals.count else "",
         )
 
@@ -127,9 +129,16 @@ class Board(Summary):
     does not depend on what there is."""
 
     def __init__(
-        self, runs: QuerySet[WorkflowRun], *, now: datetime, site: str, period: Period, sees_deployments: bool
+        self,
+        runs: QuerySet[WorkflowRun],
+        *,
+        now: datetime,
+        site: str,
+        period: Period,
+        sees_deployments: bool,
+        inbox: str = "",
     ) -> None:
-        super().__init__(runs, now=now, site=site)
+        super().__init__(runs, now=now, site=site, inbox=inbox)
         self.period, starts = period, period.starts(now)
         self.chart: Chart = chart_of(reads.read_histogram(runs, starts), period, starts)
         self.failures = reads.read_failures(runs, starts[0])
@@ -194,7 +203,7 @@ def _heartbeats() -> dict[str, datetime]:
 def summary_of(request: HttpRequest) -> Summary | None:
     """The short version; `None` for those who may not see workflows."""
     runs = _visible(request)
-    return None if runs is None else Summary(runs, now=timezone.now(), site=_site(request))
+    return None if runs is None else Summary(runs, now=timezone.now(), site=_site(request), inbox=_inbox(request))
 
 
 def board_of(request: HttpRequest) -> Board | None:
@@ -208,6 +217,7 @@ def board_of(request: HttpRequest) -> Board | None:
         site=_site(request),
         period=period_of(request.GET.get("chart")),
         sees_deployments=apps.is_installed("pikku_storage.deployments"),
+        inbox=_inbox(request),
     )
 
 
@@ -219,6 +229,13 @@ def _visible(request: HttpRequest) -> QuerySet[WorkflowRun] | None:
         return None
     runs: QuerySet[WorkflowRun] = pages.get_queryset(request).order_by()
     return runs
+
+
+def _inbox(request: HttpRequest) -> str:
+    """Where approvals are answered; empty for those who may answer none."""
+    if not apps.is_installed("pikku_storage.agents") or not WORKFLOWS.may(request, "manage"):
+        return ""
+    return reverse("admin:pikku_agents_agentapproval_changelist", current_app=_site(request))
 
 
 def _site(request: HttpRequest) -> str:
