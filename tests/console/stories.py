@@ -135,8 +135,8 @@ class Story:
                 )
             ]
         )
-        WorkflowStep.objects.bulk_create(self.steps)
-        WorkflowStepHistory._default_manager.bulk_create(self.attempts)
+        WorkflowStep.objects.bulk_create(self.steps, batch_size=500)
+        WorkflowStepHistory._default_manager.bulk_create(self.attempts, batch_size=500)
         return self.run_id
 
     @staticmethod
