@@ -115,7 +115,6 @@ def test_what_is_deleted_is_what_meets_the_conditions(db_engine: Engine, run: No
     assert not WorkflowRun.objects.exists()
 
 
-@needs_transactions
 def test_many_rows_have_their_columns_in_any_order(db_engine: Engine) -> None:
     first = {"id": "1", "workflow": "w", "status": "running", "input": {"n": 1}, "created_at": AT, "updated_at": AT}
     second = dict(reversed([*{**first, "id": "2", "workflow": "v", "created_at": AT + SECOND}.items()]))
@@ -126,6 +125,7 @@ def test_many_rows_have_their_columns_in_any_order(db_engine: Engine) -> None:
     assert list(rows) == [first, second]
 
 
+@needs_transactions
 def test_a_write_to_many_rows_is_followed_by_one_insert(db_engine: Engine, run: None) -> None:
     db_engine.apply(new_step("a"), new_step("b"))
     every = Update(WorkflowStep, {"run_id": "run", "status": "pending"}, {"status": "scheduled"})
