@@ -9,6 +9,8 @@ import os
 import tempfile
 from pathlib import Path
 
+import django
+
 from example_project.settings import *
 from example_project.settings import DATABASE_ROUTERS, DATABASES, INSTALLED_APPS, PIKKU_STORAGE
 from tests.secret_keys import PASSPHRASE
@@ -34,4 +36,6 @@ PIKKU_STORAGE = {"DATABASE": PIKKU_STORAGE["DATABASE"], "SECRET_KEK": PASSPHRASE
 DATABASE_ROUTERS = ["tests.routers.TestsRouter", *DATABASE_ROUTERS[1:]]
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.ledger", "tests.shelf"]
 
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -252,12 +252,13 @@ def every_kind_written(sums: Any, outbox: RecordingDispatcher) -> Iterator[None]
     channels.set_state("b", {"n": 1})
     EventHubStore().subscribe("news", "a")
     SessionStore().set("ada", {"language": {"ui": "de"}})
-    DeploymentService().start("one", "http://one", ["a"])
+    deployments = DeploymentService()
+    deployments.start("one", "http://one", ["a"])
     SecretService().set_secret("API_KEY", "s")
     SecretService(audit=True).delete_secret("API_KEY")
     SecretService().set_secret("API_KEY", "s")
     yield
-    DeploymentService().stop()
+    deployments.stop()
 
 
 def test_what_we_write_has_their_shape(sums: Any, outbox: RecordingDispatcher, use_keys: Callable[..., None]) -> None:
