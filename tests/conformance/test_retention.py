@@ -298,7 +298,7 @@ def test_a_batch_takes_as_many_statements_however_many_runs_are_in_it(
 @pytest.mark.parametrize("workflow_name", [None, "rare"])
 def test_old_runs_are_found_by_index(workflow_name: str | None, service: WorkflowService) -> None:
     began = now() - 100 * DAY
-    WorkflowRun.objects.bulk_create(
+    rows = (
         WorkflowRun(
             pk=f"run {number:04}",
             workflow="rare" if number % 50 == 0 else "frequent",
@@ -308,6 +308,7 @@ def test_old_runs_are_found_by_index(workflow_name: str | None, service: Workflo
         )
         for number in range(2000)
     )
+    WorkflowRun.objects.bulk_create(rows, batch_size=500)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE TABLE workflow_runs" if connection.vendor == "mysql" else "ANALYZE workflow_runs")
         if cursor.description:
