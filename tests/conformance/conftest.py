@@ -27,9 +27,8 @@ COMPUTES = "bulk_update() lets the database compute values, which djongo cannot 
 NOT_ON_DJONGO = {
     "test_however_it_is_saved_it_is_sealed_once": COMPUTES,
     "test_many_different_values_are_updated_at_once": COMPUTES,
-    "test_their_indexes_and_ours_are_no_obstacle_to_each_other": "it makes a second database through the connection",
 }
-"""Tests of what djongo does not have, and why: those that are skipped there and not on MongoDB."""
+"""Tests of what djongo does not have, and why: all that are skipped there and not on MongoDB."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

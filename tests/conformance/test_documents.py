@@ -345,8 +345,8 @@ class _Standing(clock.Time):
 def test_their_indexes_and_ours_are_no_obstacle_to_each_other(theirs: OtherProgram) -> None:
     """Whoever comes first. The server refuses an index that is there under another name."""
     theirs.init()
-    connection.connection.drop_database("documents_shared")
-    shared = OtherProgram(connection.connection["documents_shared"])
+    connection.database.client.drop_database("documents_shared")
+    shared = OtherProgram(connection.database.client["documents_shared"])
     try:
         shared.init()
         wanted = {
@@ -357,7 +357,7 @@ def test_their_indexes_and_ours_are_no_obstacle_to_each_other(theirs: OtherProgr
             for name in shared.database.list_collection_names()
         }
     finally:
-        connection.connection.drop_database("documents_shared")
+        connection.database.client.drop_database("documents_shared")
     assert len(wanted) > 10
     for collection, indexes in wanted.items():
         there = connection.database[collection].index_information()

@@ -111,12 +111,12 @@ def mongodb_source() -> Iterator[str]:
     if connection.vendor != "mongodb":
         pytest.skip("needs MongoDB: set DATABASE_URL")
     name = f"{connection.settings_dict['NAME']}_source"
-    database = connection.connection[name]
+    database = connection.database.client[name]
     for collection, found in documents(stored("postgres")).items():
         database[collection].insert_many(found)
     host = connection.settings_dict["HOST"]
     yield host[: host.rindex("/") + 1] + name
-    connection.connection.drop_database(name)
+    connection.database.client.drop_database(name)
 
 
 @pytest.fixture
