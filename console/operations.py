@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -150,19 +150,9 @@ class OperatedRowAdmin(EngineRowAdmin):
         chosen = list(rows.order_by(*self.get_keyset(request)))
         possible = [row for row in chosen if operation.is_possible(row)]
         if not is_confirmed or not form.is_valid():
-            context = {
-                "operation": operation,
-                "form": form,
-                "rows": possible[:SHOWN],
-                "more": max(0, len(possible) - SHOWN),
-                "left": len(chosen) - len(possible),
-                "selected": [row.pk for row in chosen],
-                "checkbox": ACTION_CHECKBOX_NAME,
-                "action": f"{operation.name}_selected",
-                "list_url": self._reverse("changelist"),
-                "title": gettext("%(operation)s several") % {"operation": operation.label},
-            }
-            return self.render(request, "operation_on_many.html", context)
+            title = gettext("%(operation)s several") % {"operation": operation.label}
+            context = self.question_about_many(operation, form, chosen, possible)
+            return self.render(request, "operation_on_many.html", {**context, "title": title})
         done = 0
         for row in possible:
             try:
@@ -173,6 +163,22 @@ class OperatedRowAdmin(EngineRowAdmin):
                 messages.error(request, f"{short_id(row.pk)}: {error}")
         self._tell(request, operation, done, len(chosen) - done)
         return None
+
+    def question_about_many(
+        self, operation: Any, form: forms.Form, chosen: Sequence[Any], possible: Sequence[Any]
+    ) -> dict[str, Any]:
+        """What the page is told that asks once more: of the `chosen` rows, it can be done to the `possible` ones."""
+        return {
+            "operation": operation,
+            "form": form,
+            "rows": possible[:SHOWN],
+            "more": max(0, len(possible) - SHOWN),
+            "left": len(chosen) - len(possible),
+            "selected": [row.pk for row in chosen],
+            "checkbox": ACTION_CHECKBOX_NAME,
+            "action": f"{operation.name}_selected",
+            "list_url": self._reverse("changelist"),
+        }
 
     def _tell(self, request: HttpRequest, operation: RowOperation, done: int, left: int) -> None:
         if done:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
@@ -14,7 +13,7 @@ from django.utils.translation import gettext, ngettext
 
 from console.formatting import short_id
 from console.gate import WORKFLOWS
-from console.operations import SHOWN, OperatedRowAdmin, action_of, log_text
+from console.operations import OperatedRowAdmin, action_of, log_text
 from console.workflows.operations import OPERATIONS, Operation, ReasonForm
 from console.workflows.runurls import RunUrls
 from pikku_storage.exceptions import PikkuError, StepNotFoundError
@@ -103,19 +102,9 @@ class OperatedRunAdmin(OperatedRowAdmin):
         if not is_confirmed or not form.is_valid():
             chosen = list(rows.order_by("-created_at", "-id"))
             possible = [row for row in chosen if not operation.why_not(row.status)]
-            context = {
-                "operation": operation,
-                "form": form,
-                "rows": possible[:SHOWN],
-                "more": max(0, len(possible) - SHOWN),
-                "left": len(chosen) - len(possible),
-                "selected": [row.pk for row in chosen],
-                "checkbox": ACTION_CHECKBOX_NAME,
-                "action": f"{operation.name}_selected",
-                "list_url": self._reverse("changelist"),
-                "title": gettext("%(operation)s several runs") % {"operation": operation.label},
-            }
-            return self.render(request, "workflows/operation_on_many.html", context)
+            title = gettext("%(operation)s several runs") % {"operation": operation.label}
+            context = self.question_about_many(operation, form, chosen, possible)
+            return self.render(request, "workflows/operation_on_many.html", {**context, "title": title})
         service = WorkflowService(using=rows.db)
         by_id = {row.pk: row for row in rows}
         possible_ids = [pk for pk, row in by_id.items() if not operation.why_not(row.status)]
